@@ -14,7 +14,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 use muster_control_plane::fleet::binding::BindingKey;
-use muster_control_plane::fleet::budget::rate::{Band, FleetHealth, Rates};
+use muster_control_plane::fleet::budget::rate::{Band, Rates};
 use muster_control_plane::fleet::fencing::keeps_data;
 use muster_control_plane::movement::eviction::backlog::{Backlog, Rank, Slot};
 use muster_control_plane::movement::eviction::execute::plan_whole;
@@ -47,6 +47,9 @@ use super::pace::Pace;
 
 /// No forecast looks further ahead; what is due later comes then.
 const LONGEST_PAUSE: Duration = Duration::from_hours(24 * 365);
+
+/// Reason why nothing leaves although few enough clusters have failed.
+const NO_RATE: &str = "nothing leaves at a rate of 0 (--resource-eviction-rate)";
 
 /// The fleet as it is.
 pub struct Fleet {
@@ -419,10 +422,8 @@ impl Course<'_> {
         after: Duration,
     ) -> Result<ResourceBindingSpec, Stuck> {
         if self.is_stopped() {
-            let FleetHealth { total, failed } = self.forecast.pace.health;
-            let why = format!(
-                "nothing is evicted: {failed} of {total} clusters have failed (--unhealthy-cluster-threshold)"
-            );
+            let why = self.forecast.pace.stopped("would count");
+            let why = why.unwrap_or_else(|| NO_RATE.to_owned());
             return Err(why.into());
         }
         if let Some(why) = keeps_data(spec).filter(|_| leaver.is_silent) {

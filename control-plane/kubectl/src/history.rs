@@ -15,7 +15,7 @@ use super::chosen;
 use super::list;
 use super::request::{call, find_cluster, instead};
 use super::rows::{Format, Named, print};
-use super::table::{Table, title};
+use super::table::{Table, passed, title};
 
 #[derive(Debug, Args)]
 pub(super) struct Options {
@@ -198,15 +198,6 @@ fn durations(status: &FailoverStatus) -> (String, String) {
 
 fn moment(time: Option<&Time>) -> String {
     time.map_or_else(|| "-".to_owned(), |it| format!("{:.0}", it.0))
-}
-
-/// Returns a duration as kubectl writes it, of two units at most.
-fn passed(seconds: u64) -> String {
-    match seconds {
-        0..120 => format!("{seconds}s"),
-        120..7_200 => format!("{}m{}s", seconds / 60, seconds % 60),
-        _ => format!("{}h{}m", seconds / 3_600, seconds % 3_600 / 60),
-    }
 }
 
 fn story(told: &Told<'_>) -> String {

@@ -32,14 +32,28 @@ impl Pace {
         }
     }
 
-    /// Returns the reason that nothing moves because too many clusters have failed.
-    pub fn stopped(&self) -> Option<String> {
-        (self.band == Band::Stopped).then(|| {
-            format!(
-                "{} of {} clusters count as failed, drained ones included, and nothing moves until fewer do (--unhealthy-cluster-threshold)",
-                self.health.failed, self.health.total
-            )
-        })
+    /// Returns the reason that nothing moves because too many clusters `count` as failed, or
+    /// `would count`.
+    pub fn stopped(&self, count: &str) -> Option<String> {
+        let what = "nothing leaves until fewer do";
+        (self.band == Band::Stopped).then(|| self.told(count, what))
+    }
+
+    /// Returns a warning if so much of the fleet would count as failed that the rate drops.
+    pub fn warning(&self) -> Option<String> {
+        let count = "would count";
+        match self.band {
+            Band::Primary => None,
+            Band::Secondary => Some(self.told(count, "workloads leave at the secondary rate")),
+            Band::Stopped => self.stopped(count),
+        }
+    }
+
+    fn told(&self, count: &str, what: &str) -> String {
+        let FleetHealth { total, failed } = self.health;
+        format!(
+            "{failed} of {total} clusters {count} as failed, drained ones included: {what} (--unhealthy-cluster-threshold)"
+        )
     }
 }
 
@@ -58,11 +72,11 @@ mod tests {
                 let drain = json!({"key": "failover.muster.io/drain", "effect": "NoExecute"});
                 cluster["spec"]["taints"] = json!([drain]);
             }
-            serde_json::from_value(cluster).unwrap()
+            fixtures::read(cluster)
         };
         for (drained, expected) in [(2, None), (3, Some("3 of 4 clusters count as failed"))] {
             let fleet = [0, 1, 2, 3].map(|number| cluster(number, drained));
-            let told = Pace::of(&fleet, &Rates::default()).stopped();
+            let told = Pace::of(&fleet, &Rates::default()).stopped("count");
             assert_eq!(told.is_some(), expected.is_some(), "{told:?}");
             assert!(
                 told.unwrap_or_default()

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::check::first_of;
 use muster_shared::quantity::Quantity;
@@ -129,18 +129,22 @@ pub(super) fn ago(since: Option<Timestamp>, now: Timestamp) -> String {
     since.map_or_else(
         || "-".to_owned(),
         |since| {
-            let seconds = now
-                .duration_since(since)
-                .max(SignedDuration::ZERO)
-                .as_secs();
-            match seconds {
-                0..120 => format!("{seconds}s"),
-                120..7_200 => format!("{}m{}s", seconds / 60, seconds % 60),
-                7_200..172_800 => format!("{}h{}m", seconds / 3_600, seconds / 60 % 60),
-                _ => format!("{}d", seconds / 86_400),
+            let seconds = now.duration_since(since).as_secs();
+            match u64::try_from(seconds).unwrap_or_default() {
+                seconds @ 172_800.. => format!("{}d", seconds / 86_400),
+                seconds => passed(seconds),
             }
         },
     )
+}
+
+/// Returns a duration as kubectl writes it, of two units at most.
+pub(super) fn passed(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds}s"),
+        120..7_200 => format!("{}m{}s", seconds / 60, seconds % 60),
+        _ => format!("{}h{}m", seconds / 3_600, seconds % 3_600 / 60),
+    }
 }
 
 /// Returns an amount with one decimal at the most: cores, bytes with a binary suffix, or units.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use muster_control_plane::clusters::taint::default_tolerations::DefaultTolerations;
 use muster_control_plane::fleet::binding::BindingKey;
-use muster_control_plane::fleet::budget::rate::{Band, FleetHealth, Rates};
+use muster_control_plane::fleet::budget::rate::{Band, Rates};
 use muster_control_plane::movement::eviction::execute::plan_whole;
 use muster_control_plane::movement::eviction::explain::has_completed;
 use muster_control_plane::movement::eviction::inputs;
@@ -135,11 +135,11 @@ pub(super) fn preview(
             Arc::new(cluster)
         })
         .collect();
-    let Pace { health, band, .. } = Pace::of(clusters.iter().map(Arc::as_ref), rates);
+    let pace = Pace::of(clusters.iter().map(Arc::as_ref), rates);
     let mut preview = Preview {
         clusters: drained.to_vec(),
-        warning: warning(health, band),
-        is_stopped: band == Band::Stopped,
+        warning: pace.warning(),
+        is_stopped: pace.band == Band::Stopped,
         ..Preview::default()
     };
     let snapshot = Snapshot::new(clusters).with_data(DataPlaces::among(bindings));
@@ -300,19 +300,6 @@ impl Preview {
         ];
         lists.into_iter().map(Vec::len).sum()
     }
-}
-
-/// Returns a warning if so much of the fleet would count as failed that the rate drops.
-fn warning(health: FleetHealth, band: Band) -> Option<String> {
-    let what = match band {
-        Band::Primary => return None,
-        Band::Secondary => "workloads leave at the secondary rate",
-        Band::Stopped => "nothing leaves until fewer do",
-    };
-    Some(format!(
-        "{} of {} clusters would count as failed, drained ones included: {what} (--unhealthy-cluster-threshold)",
-        health.failed, health.total
-    ))
 }
 
 #[cfg(test)]

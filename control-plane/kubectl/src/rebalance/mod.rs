@@ -164,7 +164,7 @@ async fn check(client: &Client, namespace: &str, which: &Which) -> anyhow::Resul
         .filter(|it| left.contains(it.name_any().as_str()));
     let standing = Standing::read(client).await;
     let reasons = standing.of(left, calendar()).reasons;
-    let stopped = Pace::of(&clusters, &Rates::of(&running.settings)).stopped();
+    let stopped = Pace::of(&clusters, &Rates::of(&running.settings)).stopped("count");
     preview.nothing_moves = reasons.into_iter().chain(stopped).collect();
     Ok((preview, running.settings.resource_eviction_rate))
 }

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use jiff::SignedDuration;
-use muster_control_plane::fleet::budget::rate::Band;
 use muster_shared::api::binding::TargetCluster;
 use muster_shared::taints;
 use serde_json::{Value, json};
@@ -141,11 +140,9 @@ impl Report<'_> {
         let evictions = self.forecast.moves.len();
         let last = self.forecast.moves.iter().map(|it| it.after).max();
         let last = last.unwrap_or_default();
-        match pace.band {
-            Band::Stopped => format!(
-                "Pace: nothing is evicted, because {failed} of {total} clusters would have failed (--unhealthy-cluster-threshold)."
-            ),
-            Band::Primary | Band::Secondary => format!(
+        match pace.stopped("would count") {
+            Some(why) => format!("Pace: {why}."),
+            None => format!(
                 "Pace: {} evictions a second, with {failed} of {total} clusters failed. {evictions} evictions, the last after {}.",
                 pace.per_second,
                 time(last)
