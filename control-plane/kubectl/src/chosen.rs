@@ -153,11 +153,11 @@ pub(super) async fn selected(client: &Client, selector: &str) -> anyhow::Result<
 mod tests {
     use std::sync::Arc;
 
-    use kube::client::Body;
     use parking_lot::Mutex;
     use serde_json::json;
 
     use super::*;
+    use crate::fixtures;
 
     fn chosen(words: &[&str], selector: Option<&str>) -> Clusters {
         let words = words.iter().map(|it| word(it).unwrap());
@@ -186,7 +186,7 @@ mod tests {
     async fn a_selector_is_judged_by_the_api_and_none_is_no_order_to_the_whole_fleet() {
         let asked = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&asked);
-        let answer = move |request: http::Request<Body>| {
+        let client = fixtures::api(move |request| {
             let query = request.uri().query().unwrap_or_default().to_owned();
             let items = if query.contains("eu") {
                 json!([{"metadata": {"name": "m1"}}, {"metadata": {"name": "m2"}}])
@@ -194,14 +194,8 @@ mod tests {
                 json!([])
             };
             seen.lock().push(query);
-            let list = json!({"metadata": {}, "items": items});
-            async move {
-                Ok::<_, kube::Error>(http::Response::new(Body::from(
-                    list.to_string().into_bytes(),
-                )))
-            }
-        };
-        let client = Client::new(tower::service_fn(answer), "default");
+            (200, json!({"metadata": {}, "items": items}))
+        });
         let of = async |words: &[&str], selector| chosen(words, selector).ordered(&client).await;
         let found = of(&["clusters"], Some("region in (eu)")).await.unwrap();
         assert_eq!(found.unwrap(), ["m1", "m2"]);

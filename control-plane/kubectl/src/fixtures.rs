@@ -1,17 +1,31 @@
-//! Clusters, bindings and leases for the tests of commands.
+//! Clusters, bindings, leases and APIs for the tests of commands.
 
 use std::sync::Arc;
 
+use http::{Request, Response};
+use kube::client::Body;
 use muster_control_plane::scheduler::core::Snapshot;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::cluster::Cluster;
-use muster_shared::k8s::Lease;
+use muster_shared::k8s::{Client, Lease};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 /// Decodes an object.
 pub(crate) fn read<T: DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap()
+}
+
+/// Makes an API that answers each request with a code and a document.
+pub(crate) fn api(
+    mut answer: impl FnMut(&Request<Body>) -> (u16, Value) + Send + 'static,
+) -> Client {
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let (code, document) = answer(&request);
+        let body = Body::from(document.to_string().into_bytes());
+        std::future::ready(Response::builder().status(code).body(body))
+    });
+    Client::new(service, "default")
 }
 
 /// Makes a condition that has this status since a time.

@@ -405,11 +405,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_report_has_what_the_commands_of_its_table_say() {
-        let refuse = |_: http::Request<kube::client::Body>| async {
-            let refused = http::Response::builder().status(403);
-            refused.body(kube::client::Body::empty())
-        };
-        let client = Client::new(tower::service_fn(refuse), "default");
+        let client = fixtures::api(|_| (403, serde_json::json!({})));
         for words in REPORTED {
             let line = line::parse(["kubectl-muster"].iter().chain(words)).unwrap();
             if matches!(line.question, Question::Check(_)) {

@@ -207,6 +207,24 @@ fn absent() -> Refusal {
 }
 
 #[test]
+fn what_may_not_be_read_is_told_to_be_unchecked() {
+    let refusals: [(&str, fn(&mut Facts)); 9] = [
+        ("dedicated", |it| it.nodes = Err(forbidden())),
+        ("leader", |it| it.leader = Err(forbidden())),
+        ("join-tokens", |it| it.tokens = Err(forbidden())),
+        ("agents", |it| it.leases = Err(forbidden())),
+        ("policies", |it| it.bindings = Err(forbidden())),
+        ("taint-policies", |it| it.taint_policies = Err(forbidden())),
+        ("room", |it| it.bindings = Err(forbidden())),
+        ("pauses", |it| it.pause = Err(forbidden())),
+        ("dependencies", |it| it.bindings = Err(forbidden())),
+    ];
+    for (name, refuse) in refusals {
+        told(name, Status::Warning, "cannot be checked", refuse);
+    }
+}
+
+#[test]
 fn what_is_wrong_with_the_fleet_api_is_told() {
     use Status::{Error, Ok as Well, Warning};
     told("answers", Error, "https://fleet: refused", |it| {
@@ -223,9 +241,6 @@ fn what_is_wrong_with_the_fleet_api_is_told() {
     });
     told("dedicated", Error, "it has nodes", |it| {
         it.nodes = Ok(vec![read(json!({"metadata": {"name": "n1"}}))]);
-    });
-    told("dedicated", Warning, "cannot be checked", |it| {
-        it.nodes = Err(forbidden());
     });
     told("served", Error, "works.work.karmada.io", |it| {
         _ = it
@@ -286,9 +301,6 @@ fn what_is_wrong_with_the_control_plane_is_told() {
     }
     told("leader", Error, "has ever led", |it| {
         it.leader = Err(absent());
-    });
-    told("leader", Warning, "cannot be checked", |it| {
-        it.leader = Err(forbidden());
     });
     told(
         "leader",
@@ -383,9 +395,6 @@ fn what_is_wrong_with_certificates_and_tokens_is_told() {
             },
         ]);
     });
-    told("join-tokens", Warning, "cannot be checked", |it| {
-        it.tokens = Err(forbidden());
-    });
 }
 
 #[test]
@@ -449,9 +458,6 @@ fn what_is_wrong_with_members_is_told() {
         "the agent of m1 is 3560 s behind",
         |it| leases(it)[0] = lease("m1", OWN, None, "2029-12-31T23:00:00.000000Z"),
     );
-    told("agents", Warning, "cannot be checked", |it| {
-        it.leases = Err(forbidden());
-    });
     told(
         "agent-rights",
         Error,
@@ -501,9 +507,6 @@ fn policies_without_effect_are_told() {
                 .push(read(policy("idle", &json!({}))));
         },
     );
-    told("policies", Warning, "cannot be checked", |it| {
-        it.bindings = Err(forbidden());
-    });
     told(
         "policy-parts",
         Warning,
@@ -558,9 +561,6 @@ fn policies_without_effect_are_told() {
                 read(json!([{"key": "mine", "effect": "NoExecute"}]));
         },
     );
-    told("taint-policies", Warning, "cannot be checked", |it| {
-        it.taint_policies = Err(forbidden());
-    });
 }
 
 #[test]
@@ -655,9 +655,6 @@ fn clusters_without_which_workloads_have_no_place_are_told() {
     told("room", Skipped, "m1 is lost already", |it| {
         it.clusters.as_mut().unwrap()[0] = read(cluster("m1", "False", "8"));
     });
-    told("room", Warning, "cannot be checked", |it| {
-        it.bindings = Err(forbidden());
-    });
 }
 
 #[test]
@@ -706,9 +703,6 @@ fn a_pause_is_told_with_what_ends_it() {
             cluster.annotations_mut().extend([pause]);
         },
     );
-    told("pauses", Warning, "cannot be checked", |it| {
-        it.pause = Err(forbidden());
-    });
 }
 
 #[test]
@@ -730,9 +724,6 @@ fn workloads_that_lack_what_they_refer_to_are_a_warning() {
         "1 workload is placed where something",
         lack,
     );
-    told("dependencies", Warning, "cannot be checked", |it| {
-        it.bindings = Err(forbidden());
-    });
 }
 
 #[test]

@@ -78,10 +78,10 @@ impl Missing {
 
 #[cfg(test)]
 mod tests {
-    use kube::client::Body;
     use serde_json::json;
 
     use super::*;
+    use crate::fixtures;
 
     fn key(name: usize) -> BindingKey {
         BindingKey {
@@ -93,20 +93,16 @@ mod tests {
     /// Returns an API that has all bindings but the last.
     fn api(last: usize) -> Client {
         let name = key(last).name;
-        let service = tower::service_fn(move |request: http::Request<Body>| {
-            let (code, answer) = if request.uri().path().ends_with(&format!("/{name}")) {
+        fixtures::api(move |request| {
+            if request.uri().path().ends_with(&format!("/{name}")) {
                 (
                     404,
                     json!({"kind": "Status", "code": 404, "reason": "NotFound", "details": {"name": &name}}),
                 )
             } else {
                 (200, json!({"metadata": {"name": "x"}}))
-            };
-            let body = Body::from(answer.to_string().into_bytes());
-            let answer = http::Response::builder().status(code).body(body).unwrap();
-            async move { Ok::<_, std::convert::Infallible>(answer) }
-        });
-        Client::new(service, "default")
+            }
+        })
     }
 
     #[tokio::test]

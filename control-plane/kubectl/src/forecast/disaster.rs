@@ -15,14 +15,13 @@ use muster_shared::clock::later;
 use muster_shared::conditions;
 use muster_shared::k8s::Taint;
 use muster_shared::names::condition::READY;
+use muster_shared::names::taint::DRAIN;
 use muster_shared::selectors::matches_affinity;
 use muster_shared::taints::{NO_EXECUTE, NO_SCHEDULE, put_on};
 
 /// Looks at a cluster until nothing more is due. Each look ends a window at least, and a cluster
 /// has few of them.
 const LOOKS: usize = 64;
-/// Key of the taint of a drain.
-pub const DRAIN: &str = muster_shared::names::taint::DRAIN;
 
 /// A taint that a cluster would get.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,7 +1,7 @@
-use kube::client::Body;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::fixtures;
 
 fn binding(kind: &str, name: &str) -> Value {
     let version = if kind == "Deployment" {
@@ -26,9 +26,9 @@ fn list(items: &[Value]) -> Value {
 /// Returns an API with two clusters and three workloads, of which those with `app=web` are
 /// Deployment web and Service web.
 fn api() -> Client {
-    let answer = |request: http::Request<Body>| {
-        let query = request.uri().query().unwrap_or_default().to_owned();
-        let path = request.uri().path().to_owned();
+    fixtures::api(|request| {
+        let query = request.uri().query().unwrap_or_default();
+        let path = request.uri().path();
         let bindings = [
             binding("Deployment", "web"),
             binding("Deployment", "shop"),
@@ -38,7 +38,7 @@ fn api() -> Client {
         let cluster =
             |name: &str| json!({"metadata": {"name": name}, "spec": {"syncMode": "Pull"}});
         let is_selected = query.contains("labelSelector=");
-        let body = match path.as_str() {
+        let body = match path {
             "/apis/cluster.karmada.io/v1alpha1/clusters" if is_selected => list(&[cluster("m2")]),
             "/apis/cluster.karmada.io/v1alpha1/clusters" => list(&[cluster("m1"), cluster("m2")]),
             "/apis/cluster.karmada.io/v1alpha1/clusters/m1" => cluster("m1"),
@@ -56,10 +56,8 @@ fn api() -> Client {
             }
             _ => list(&[]),
         };
-        let body = Body::from(body.to_string().into_bytes());
-        async move { Ok::<_, kube::Error>(http::Response::new(body)) }
-    };
-    Client::new(tower::service_fn(answer), "default")
+        (200, body)
+    })
 }
 
 async fn names(words: &str) -> anyhow::Result<Vec<String>> {

@@ -1,32 +1,22 @@
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use http::{Request, Response};
-use kube::client::Body;
 use muster_shared::api::cluster::Cluster;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::fixtures;
 
 /// Returns an API that gives these answers one after the other, and what was asked of it.
 fn api(answers: Vec<(u16, Value)>) -> (Api<Cluster>, Arc<parking_lot::Mutex<Vec<String>>>) {
     let asked: Arc<parking_lot::Mutex<Vec<String>>> = Arc::default();
-    let next = AtomicUsize::new(0);
     let seen = asked.clone();
-    let service = tower::service_fn(move |request: Request<Body>| {
+    let mut answers = answers.into_iter();
+    let client = fixtures::api(move |request| {
         let query = request.uri().query().unwrap_or_default().to_owned();
         seen.lock().push(query);
-        let (code, body) = answers[next.fetch_add(1, Ordering::Relaxed)].clone();
-        async move {
-            let response = Response::builder().status(code);
-            Ok::<_, std::convert::Infallible>(
-                response
-                    .body(Body::from(body.to_string().into_bytes()))
-                    .unwrap(),
-            )
-        }
+        answers.next().unwrap()
     });
-    (Api::all(Client::new(service, "default")), asked)
+    (Api::all(client), asked)
 }
 
 fn page(names: &[&str], more: &str) -> (u16, Value) {

@@ -389,18 +389,15 @@ fn clusters_that_do_not_exist_are_named() {
 
 #[tokio::test]
 async fn a_selector_stands_for_the_clusters_that_the_api_finds_by_it() {
-    let answer = |request: http::Request<kube::client::Body>| async move {
+    let client = fixtures::api(|request| {
         let query = request.uri().query().unwrap_or_default();
         let items = if query.contains("eu") {
             json!([{"metadata": {"name": "m1"}}])
         } else {
             json!([])
         };
-        let list = json!({"metadata": {}, "items": items}).to_string();
-        let body = kube::client::Body::from(list.into_bytes());
-        Ok::<_, kube::Error>(http::Response::new(body))
-    };
-    let client = Client::new(tower::service_fn(answer), "default");
+        (200, json!({"metadata": {}, "items": items}))
+    });
     let of = async |words: &str| {
         let words = format!("kubectl-muster simulate {words}");
         let line = crate::line::parse(words.split(' ')).unwrap();

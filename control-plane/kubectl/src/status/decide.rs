@@ -210,15 +210,16 @@ pub(super) struct Pace {
 
 /// Returns the report on a snapshot.
 pub(super) fn decide(snapshot: &Snapshot) -> Report {
-    let mut unread = Vec::new();
-    let mut note = |error: Option<&String>| unread.extend(error.cloned());
-    note(snapshot.leader.as_ref().err());
-    note(snapshot.leases.as_ref().err());
-    note(snapshot.clusters.as_ref().err());
-    note(snapshot.bindings.as_ref().err());
-    note(snapshot.works.as_ref().err());
-    note(snapshot.pause.as_ref().err());
-    note(snapshot.tokens.as_ref().err());
+    let errors = [
+        snapshot.leader.as_ref().err(),
+        snapshot.leases.as_ref().err(),
+        snapshot.clusters.as_ref().err(),
+        snapshot.bindings.as_ref().err(),
+        snapshot.works.as_ref().err(),
+        snapshot.pause.as_ref().err(),
+        snapshot.tokens.as_ref().err(),
+    ];
+    let mut unread: Vec<String> = errors.into_iter().flatten().cloned().collect();
     let unknown = snapshot.unknown.iter();
     unread.extend(unknown.map(|it| format!("flag {it} of the control plane: use its version")));
     let clusters = snapshot.clusters.as_deref().unwrap_or_default();
@@ -276,12 +277,8 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
         take(&mut report, binding, &silent);
         fates::take(&mut fates, binding, old.as_ref());
     }
-    for (cluster, fates) in report
-        .not_well
-        .iter_mut()
-        .zip(names.iter().map(|it| fates.remove(it.as_str())))
-    {
-        cluster.workloads = fates.unwrap_or_default();
+    for (cluster, name) in report.not_well.iter_mut().zip(&names) {
+        cluster.workloads = fates.remove(name.as_str()).unwrap_or_default();
     }
     count_copies(&mut report.ordered, bindings, old.as_ref());
     let ready = are_ready(clusters, &report);

@@ -174,26 +174,26 @@ impl Answers {
 #[cfg(test)]
 mod tests {
     use std::future::pending;
+    use std::sync::atomic::AtomicUsize;
 
     use http::{Request, Response};
-    use muster_shared::k8s::Client;
+    use serde_json::json;
     use tower::service_fn;
 
     use super::*;
+    use crate::fixtures;
 
     /// Returns a fleet API that counts what it is asked, and refuses it.
-    fn fleet() -> (Client, Arc<std::sync::atomic::AtomicUsize>) {
-        let asked = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    fn fleet() -> (Client, Arc<AtomicUsize>) {
+        let asked = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&asked);
-        let service = service_fn(move |_: Request<kube::client::Body>| {
-            count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-            async {
-                let body = r#"{"kind":"Status","code":403,"message":"no","reason":"Forbidden"}"#;
-                let refused = Response::builder().status(403);
-                refused.body(kube::client::Body::from(body.as_bytes().to_vec()))
-            }
+        let client = fixtures::api(move |_| {
+            count.fetch_add(1, Ordering::SeqCst);
+            let status =
+                json!({"kind": "Status", "code": 403, "message": "no", "reason": "Forbidden"});
+            (403, status)
         });
-        (Client::new(service, "default"), asked)
+        (client, asked)
     }
 
     fn history() -> Ask {
@@ -204,7 +204,7 @@ mod tests {
     async fn ten_tabs_cost_one_read_and_the_next_is_read_when_it_is_old() {
         let (client, asked) = fleet();
         let answers = Answers::new(client, "", Vec::new());
-        let count = || asked.load(std::sync::atomic::Ordering::SeqCst);
+        let count = || asked.load(Ordering::SeqCst);
         let history = history();
         let ten = (0..10).map(|_| answers.get(&history));
         for answer in futures::future::join_all(ten).await {
@@ -232,8 +232,7 @@ mod tests {
         let answers = Answers::new(Client::new(service, "default"), "", Vec::new());
         for expected in [1, 2] {
             answers.get(&history()).await.said.as_ref().unwrap_err();
-            let count = asked.load(std::sync::atomic::Ordering::SeqCst);
-            assert_eq!(count, expected);
+            assert_eq!(asked.load(Ordering::SeqCst), expected);
             tokio::time::advance(FRESH + Duration::from_millis(1)).await;
         }
     }
