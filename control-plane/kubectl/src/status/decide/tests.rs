@@ -88,6 +88,14 @@ fn snapshot(clusters: Vec<Cluster>, bindings: Vec<Arc<AnyBinding>>) -> Snapshot 
     }
 }
 
+/// Returns the same while failover is off.
+fn off(snapshot: Snapshot) -> Snapshot {
+    Snapshot {
+        failover: Some(false),
+        ..snapshot
+    }
+}
+
 fn switches(failover: bool) -> Switches {
     Switches {
         failover,

@@ -209,14 +209,14 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
         ),
         (
             "failover is off",
-            Snapshot { failover: Some(false), ..with(&["Unknown"], healthy(1, "m1")) },
+            off(with(&["Unknown"], healthy(1, "m1"))),
             "perhaps 1 workload is without service, at worst since 00:04:20Z (Deployment default/web0): its cluster is not heard",
             "nothing moves, because failover is off",
             "bring the cluster back; workloads move by themselves only if the control plane runs with --feature-gates=Failover=true: kubectl describe cluster m1".to_owned(),
         ),
         (
             "failover is off, and two are lost",
-            Snapshot { failover: Some(false), ..with(&["Unknown"; 2], healthy(1, "m1")) },
+            off(with(&["Unknown"; 2], healthy(1, "m1"))),
             "perhaps 1 workload is without service, at worst since 00:04:20Z (Deployment default/web0): its cluster (m1) is not heard",
             "nothing moves, because failover is off",
             "bring the clusters back; workloads move by themselves only if the control plane runs with --feature-gates=Failover=true: kubectl describe cluster m1".to_owned(),
@@ -395,88 +395,51 @@ fn what_happened_and_what_to_do_blame_the_network_by_one_rule() {
 
 #[test]
 fn what_is_told_to_be_on_is_not_stopped_or_paused() {
-    let facts = |snapshot: &Snapshot| {
-        let facts = decide(snapshot).facts.into_iter();
-        let facts = facts.filter(|it| ["Failover", "Pace"].contains(&it.name));
-        facts.map(|it| it.text).collect::<Vec<_>>()
-    };
-    let paused = Snapshot {
-        pause: pause(None),
-        ..snapshot(five(&[]), Vec::new())
-    };
-    let halted = Snapshot {
-        leader: Ok(Some(lease("cp-0", "2026-01-01T00:06:00Z"))),
-        pause: paused.pause.clone(),
-        ..snapshot(five(&[]), Vec::new())
-    };
-    let with_pauses = |ready: &[&str]| {
-        let mut clusters = five(ready);
-        for it in &mut clusters[3..] {
-            let pause = (PAUSED.to_owned(), "disks".to_owned());
-            it.annotations_mut().extend([pause]);
-        }
-        snapshot(clusters, Vec::new())
-    };
-    let unread = Snapshot {
-        leader: Err("get lease: forbidden".to_owned()),
-        failover: None,
-        ..snapshot(five(&[]), Vec::new())
-    };
-    let unpublished = Snapshot {
-        failover: None,
-        ..snapshot(five(&[]), Vec::new())
-    };
-    let many = (0..11).map(|at| cluster(&format!("m{at}"), "True", &[]));
-    let many = snapshot(many.collect(), Vec::new());
-    let mut held = snapshot(many.clusters.clone().unwrap(), Vec::new());
-    held.rates.secondary = 0.0;
     let well = "0.5 workloads a second (primary rate): 0 of 5 clusters have failed, at most 2 may";
-    let stopped = (
-        "on, but STOPPED: too many clusters have failed",
-        "0 workloads a second (stopped): 3 of 5 clusters have failed, at most 2 may",
-    );
-    for (found, failover, pace) in [
-        (facts(&snapshot(five(&[]), Vec::new())), "on", well),
-        (
-            facts(&paused),
-            "on, but PAUSED",
-            &*format!("0 a second (paused); without the pause {well}"),
-        ),
-        (
-            facts(&halted),
-            "on, but PAUSED",
-            &*format!(
-                "0 a second (paused); without the pause nothing moves, because nobody leads; with a leader {well}"
-            ),
-        ),
-        (
-            facts(&with_pauses(&[])),
-            "on, but PAUSED out of m4, m5",
-            well,
-        ),
-        (facts(&with_pauses(&["Unknown"; 3])), stopped.0, stopped.1),
-        (
-            facts(&snapshot(five(&["Unknown"; 3]), Vec::new())),
-            stopped.0,
-            stopped.1,
-        ),
-        (
-            facts(&many),
-            "on",
-            "0.5 workloads a second (primary rate): 0 of 11 clusters have failed; no number of failed clusters stops movement",
-        ),
-        (
-            facts(&held),
-            "on",
-            "0.5 workloads a second (primary rate): 0 of 11 clusters have failed, at most 6 may",
-        ),
-        (facts(&unread), "not known", well),
-        (
-            facts(&unpublished),
-            "not known: no leader publishes it; by flags that you give: kubectl muster status -- FLAGS",
-            well,
-        ),
+    let paused = format!("0 a second (paused); without the pause {well}");
+    let halted = "nothing moves, because nobody leads; with a leader";
+    let halted = format!("0 a second (paused); without the pause {halted} {well}");
+    let stopped = "0 workloads a second (stopped): 3 of 5 clusters have failed, at most 2 may";
+    let many = "0.5 workloads a second (primary rate): 0 of 11 clusters have failed";
+    let any = format!("{many}; no number of failed clusters stops movement");
+    let some = format!("{many}, at most 6 may");
+    let too_many = "on, but STOPPED: too many clusters have failed";
+    let unpublished =
+        "not known: no leader publishes it; by flags that you give: kubectl muster status -- FLAGS";
+    let as_it_is: fn(&mut Snapshot) = |_| ();
+    let two_paused = |it: &mut Snapshot| {
+        for cluster in &mut it.clusters.as_mut().unwrap()[3..] {
+            let pause = (PAUSED.to_owned(), "disks".to_owned());
+            cluster.annotations_mut().extend([pause]);
+        }
+    };
+    let no_leader = |it: &mut Snapshot| {
+        it.leader = Ok(Some(lease("cp-0", "2026-01-01T00:06:00Z")));
+        it.pause = pause(None);
+    };
+    let unread = |it: &mut Snapshot| {
+        it.leader = Err("get lease: forbidden".to_owned());
+        it.failover = None;
+    };
+    for (count, silent, change, failover, pace) in [
+        (5, 0, as_it_is, "on", well),
+        (5, 0, |it| it.pause = pause(None), "on, but PAUSED", &paused),
+        (5, 0, no_leader, "on, but PAUSED", &halted),
+        (5, 0, two_paused, "on, but PAUSED out of m4, m5", well),
+        (5, 3, two_paused, too_many, stopped),
+        (5, 3, as_it_is, too_many, stopped),
+        (11, 0, as_it_is, "on", &any),
+        (11, 0, |it| it.rates.secondary = 0.0, "on", &some),
+        (5, 0, unread, "not known", well),
+        (5, 0, |it| it.failover = None, unpublished, well),
     ] {
+        let ready = |at| if at <= silent { "Unknown" } else { "True" };
+        let clusters = (1..=count).map(|at| cluster(&format!("m{at}"), ready(at), &[]));
+        let mut snapshot = snapshot(clusters.collect(), Vec::new());
+        change(&mut snapshot);
+        let facts = decide(&snapshot).facts.into_iter();
+        let facts = facts.filter(|it| ["Failover", "Pace"].contains(&it.name));
+        let found: Vec<String> = facts.map(|it| it.text).collect();
         assert_eq!(found, [failover, pace]);
     }
 }

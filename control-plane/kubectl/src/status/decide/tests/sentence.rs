@@ -130,6 +130,10 @@ fn the_state_of_the_fleet_is_told_in_one_sentence() {
     let with = |ready: &[&str], bindings| snapshot(five(ready), bindings);
     let waits = |reason: &str, message: &str| vec![pending("a", reason, message)];
     let dead = lease("cp-0", "2026-01-01T00:06:00Z");
+    let led = |leader| Snapshot {
+        leader,
+        ..with(&[], Vec::new())
+    };
     let with_drained = headline::ordered("failover.muster.io/drain", "NoExecute");
     for (snapshot, expected) in vec![
         (
@@ -137,10 +141,7 @@ fn the_state_of_the_fleet_is_told_in_one_sentence() {
             "WELL: 5 of 5 clusters ready, 14 workloads placed",
         ),
         (
-            Snapshot {
-                failover: Some(false),
-                ..with(&[], healthy(1, "m1"))
-            },
+            off(with(&[], healthy(1, "m1"))),
             "WELL: 5 of 5 clusters ready, 1 workload placed; failover is OFF, so that no failure moves anything",
         ),
         (
@@ -197,10 +198,7 @@ fn the_state_of_the_fleet_is_told_in_one_sentence() {
             "ALARM: m1 silent for 5 min 40 s (last heard 00:04:20Z): 2 workloads stay there",
         ),
         (
-            Snapshot {
-                failover: Some(false),
-                ..with(&["Unknown"], healthy(2, "m1"))
-            },
+            off(with(&["Unknown"], healthy(2, "m1"))),
             "ALARM: m1 silent for 5 min 40 s (last heard 00:04:20Z): 2 workloads stay there",
         ),
         (
@@ -281,10 +279,7 @@ fn the_state_of_the_fleet_is_told_in_one_sentence() {
             "ATTENTION: 1 workload with missing dependencies",
         ),
         (
-            Snapshot {
-                leader: Ok(Some(dead.clone())),
-                ..with(&[], Vec::new())
-            },
+            led(Ok(Some(dead))),
             "ALARM: no control plane leads for 4 min (since 00:06:00Z): nothing moves, and nobody judges which clusters are silent; m1 silent for 5 min 40 s (last heard 00:04:20Z)",
         ),
         (
@@ -296,10 +291,7 @@ fn the_state_of_the_fleet_is_told_in_one_sentence() {
             "ATTENTION: no control plane leads: nothing moves, unless one acts without an election (--leader-elect=false)",
         ),
         (
-            Snapshot {
-                leader: Err("get lease: forbidden".to_owned()),
-                ..with(&[], Vec::new())
-            },
+            led(Err("get lease: forbidden".to_owned())),
             "ATTENTION: it is not known whether a control plane leads",
         ),
         (
