@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use muster_control_plane::clusters::taint::record::ANNOTATION;
 use muster_control_plane::fleet::pause::Pause;
 use muster_control_plane::settings::Settings;
 use muster_shared::check::{Clocks, Refusal, Status};
@@ -302,6 +303,10 @@ fn what_is_wrong_with_the_control_plane_is_told() {
     told("leader", Error, "has ever led", |it| {
         it.leader = Err(absent());
     });
+    told("leader", Skipped, "acts without an election", |it| {
+        it.leader = Err(absent());
+        it.settings = settings(&["--leader-elect=false"]);
+    });
     told(
         "leader",
         Error,
@@ -579,20 +584,15 @@ fn a_policy_may_put_the_taints_of_the_state_on_if_the_control_plane_leaves_them_
 
 #[test]
 fn a_taint_that_a_policy_set_is_as_it_should_be() {
-    let mut facts = sound();
-    let cluster = &mut facts.clusters.as_mut().unwrap()[0];
-    cluster.spec.taints = read(json!([{"key": "example.com/failed", "effect": "NoExecute"}]));
-    let record = json!({"taints": [{"key": "example.com/failed", "effect": "NoExecute", "heldBy": ["failed"]}]});
-    cluster.annotations_mut().insert(
-        muster_control_plane::clusters::taint::record::ANNOTATION.to_owned(),
-        record.to_string(),
-    );
-    let verdicts = judge(&facts);
-    let taints: Vec<_> = verdicts.iter().filter(|it| it.name == "taints").collect();
-    assert!(
-        taints.len() == 1 && taints[0].status == Status::Ok,
-        "{taints:?}"
-    );
+    told("taints", Status::Ok, "is a policy's", |it| {
+        let cluster = &mut it.clusters.as_mut().unwrap()[0];
+        let failed = json!({"key": "example.com/failed", "effect": "NoExecute"});
+        cluster.spec.taints = read(json!([failed]));
+        let mut record = json!({"taints": [failed]});
+        record["taints"][0]["heldBy"] = json!(["failed"]);
+        let record = (ANNOTATION.to_owned(), record.to_string());
+        cluster.annotations_mut().extend([record]);
+    });
 }
 
 #[test]
@@ -655,20 +655,6 @@ fn clusters_without_which_workloads_have_no_place_are_told() {
     told("room", Skipped, "m1 is lost already", |it| {
         it.clusters.as_mut().unwrap()[0] = read(cluster("m1", "False", "8"));
     });
-}
-
-#[test]
-fn one_replica_without_an_election_is_no_error() {
-    let mut facts = sound();
-    facts.leader = Err(Refusal::Absent("leases".to_owned()));
-    let of = |facts: &Facts| {
-        let verdicts = judge(facts);
-        let leader = verdicts.into_iter().find(|it| it.name == "leader");
-        leader.unwrap().status
-    };
-    assert_eq!(of(&facts), Status::Error);
-    facts.settings = settings(&["--leader-elect=false"]);
-    assert_eq!(of(&facts), Status::Skipped);
 }
 
 #[test]

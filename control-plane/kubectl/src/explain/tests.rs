@@ -74,33 +74,28 @@ fn what_follows_a_workload_is_told_to_be_where_that_is() {
 }
 
 #[test]
-fn what_an_old_copy_waits_for_is_told_beside_it() {
-    let (binding, snapshot) = scene();
+fn what_an_old_copy_waits_for_is_told_beside_it_and_of_a_job_that_no_grace_period_ends_that() {
     let now = "2024-01-01T00:03:00Z".parse().unwrap();
-    let answer = answer().waiting(&binding, &snapshot, &Settings::default(), now);
-    let text = answer.to_string();
-    for part in [
+    let undone = format!("\n  its copy there waits: {UNDONE}\n");
+    let waits = [
         "Leaving: m4 (TaintUntolerated",
         "\n  its copy there waits: m1 has not reported its copy yet\n",
         "\n  its copy there waits: m5 has not reported its copy yet\n",
+    ];
+    for (version, kind, parts) in [
+        ("apps/v1", "Deployment", &waits[..]),
+        ("batch/v1", "Job", &[]),
     ] {
-        assert!(text.contains(part), "{part} in {text}");
+        let (mut binding, snapshot) = scene();
+        binding.spec.resource.api_version = version.into();
+        binding.spec.resource.kind = kind.into();
+        let answer = answer().waiting(&binding, &snapshot, &Settings::default(), now);
+        let text = answer.to_string();
+        for part in parts {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+        assert_eq!(text.contains(&undone), kind == "Job", "{text}");
     }
-    assert!(!text.contains(UNDONE), "{text}");
-}
-
-#[test]
-fn no_grace_period_is_told_to_end_the_part_of_a_job_that_nobody_has_done() {
-    let (mut binding, snapshot) = scene();
-    binding.spec.resource.api_version = "batch/v1".into();
-    binding.spec.resource.kind = "Job".into();
-    let now = "2024-01-01T00:03:00Z".parse().unwrap();
-    let answer = answer().waiting(&binding, &snapshot, &Settings::default(), now);
-    let text = answer.to_string();
-    assert!(
-        text.contains(&format!("\n  its copy there waits: {UNDONE}\n")),
-        "{text}"
-    );
 }
 
 #[test]
