@@ -137,7 +137,7 @@ pub(super) fn parted(bindings: &[Arc<AnyBinding>], needs: &Needs, after: &After)
         let mut missing = lacks(binding, needs, after);
         missing.retain(|it| !lacked.contains(it));
         (!missing.is_empty()).then(|| Parted {
-            workload: Workload::of(binding),
+            workload: Workload::of(&binding.spec),
             missing,
         })
     });

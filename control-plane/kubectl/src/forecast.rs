@@ -44,6 +44,7 @@ pub(super) use self::room::{Room, SHOWN};
 use super::dependencies::{After, Needs, Partings, parted};
 use super::jobs::Jobs;
 use super::pace::Pace;
+use super::table::Workload;
 
 /// No forecast looks further ahead; what is due later comes then.
 const LONGEST_PAUSE: Duration = Duration::from_hours(24 * 365);
@@ -74,23 +75,12 @@ pub struct Disaster {
     pub drained: BTreeSet<String>,
 }
 
-/// What a workload is called.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Subject {
-    /// Namespace; `None` for a resource without one.
-    pub namespace: Option<String>,
-    /// Kind.
-    pub kind: String,
-    /// Name.
-    pub name: String,
-}
-
 /// A workload that would move.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Move {
     /// The workload.
-    pub workload: Subject,
+    pub workload: Workload,
     /// The cluster it leaves.
     pub from: String,
     /// Clusters that gain replicas, or gain it whole.
@@ -112,7 +102,7 @@ fn seconds<S: Serializer>(time: &SignedDuration, serializer: S) -> Result<S::Ok,
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Left {
     /// The workload.
-    pub workload: Subject,
+    pub workload: Workload,
     /// The cluster it is in.
     pub cluster: String,
     /// Why.
@@ -302,7 +292,7 @@ impl Course<'_> {
                         &mut self.forecast.stranded
                     };
                     left.push(Left {
-                        workload: name(&spec),
+                        workload: Workload::of(&spec),
                         cluster: leaver.cluster.to_string(),
                         reason: why,
                         is_known,
@@ -337,7 +327,7 @@ impl Course<'_> {
             (switches.failover, switches.no_execute) = (true, true);
         }
         let stay = |why: String| Left {
-            workload: name(spec),
+            workload: Workload::of(spec),
             cluster: target.name.clone(),
             reason: why,
             is_known: true,
@@ -456,7 +446,7 @@ impl Course<'_> {
         }
         occupy(&mut self.snapshot, spec, &gains);
         self.forecast.moves.push(Move {
-            workload: name(spec),
+            workload: Workload::of(spec),
             from: leaver.cluster.to_string(),
             to: gains,
             after: SignedDuration::try_from(after).unwrap_or(SignedDuration::MAX),
@@ -472,12 +462,4 @@ impl Course<'_> {
 fn wait(from: Timestamp, until: Timestamp) -> Duration {
     let wait = Duration::try_from(until.duration_since(from));
     wait.unwrap_or_default().min(LONGEST_PAUSE)
-}
-
-fn name(spec: &ResourceBindingSpec) -> Subject {
-    Subject {
-        namespace: spec.resource.namespace.clone(),
-        kind: spec.resource.kind.clone(),
-        name: spec.resource.name.clone(),
-    }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use jiff::Timestamp;
-use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::check::first_of;
 use muster_shared::quantity::Quantity;
 use serde::Serialize;
@@ -65,7 +65,6 @@ pub(super) fn title(kind: &str, namespace: Option<&str>, name: &str) -> String {
 /// A workload as people and programs name it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub(super) struct Workload {
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     pub kind: String,
     pub name: String,
@@ -73,8 +72,8 @@ pub(super) struct Workload {
 
 impl Workload {
     /// Names the workload of a binding.
-    pub fn of(binding: &AnyBinding) -> Self {
-        let resource = &binding.spec.resource;
+    pub fn of(spec: &ResourceBindingSpec) -> Self {
+        let resource = &spec.resource;
         Self {
             namespace: resource.namespace.clone().filter(|it| !it.is_empty()),
             kind: resource.kind.clone(),

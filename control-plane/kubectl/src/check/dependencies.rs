@@ -22,7 +22,9 @@ pub(super) fn check(category: &mut Category, facts: &Facts) {
         let told = it.status.as_ref().map(|it| it.conditions.as_slice());
         conditions::is_true(told.unwrap_or_default(), references::CONDITION)
     });
-    let names: Vec<String> = lacking.map(|it| Workload::of(it).to_string()).collect();
+    let names: Vec<String> = lacking
+        .map(|it| Workload::of(&it.spec).to_string())
+        .collect();
     if names.is_empty() {
         category.ok(NAME, "no workload is known to lack what it refers to");
     } else {

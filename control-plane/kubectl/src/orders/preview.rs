@@ -96,7 +96,7 @@ pub(super) struct Line {
 impl Line {
     pub fn new(binding: &AnyBinding, from: &str) -> Self {
         Self {
-            workload: Workload::of(binding),
+            workload: Workload::of(&binding.spec),
             from: from.to_owned(),
             to: None,
             why: None,

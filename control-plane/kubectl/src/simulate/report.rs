@@ -8,8 +8,8 @@ use muster_shared::api::binding::TargetCluster;
 use muster_shared::taints;
 use serde_json::{Value, json};
 
-use crate::forecast::{self, Disaster, Forecast, Left, Move, Room, Subject};
-use crate::table::{Table, amount};
+use crate::forecast::{self, Disaster, Forecast, Left, Move, Room};
+use crate::table::{Table, Workload, amount};
 
 /// Lines of a list before the rest is only counted.
 const SHOWN: usize = 200;
@@ -75,15 +75,6 @@ impl Report<'_> {
                 (room.cluster.clone(), free.collect())
             }).collect::<serde_json::Map<String, Value>>(),
         })
-    }
-}
-
-impl fmt::Display for Subject {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(namespace) = &self.namespace {
-            write!(f, "{namespace}/")?;
-        }
-        write!(f, "{} {}", self.kind, self.name)
     }
 }
 
@@ -225,7 +216,7 @@ fn list(f: &mut fmt::Formatter<'_>, title: &str, left: &[Left]) -> fmt::Result {
     if left.is_empty() {
         return Ok(());
     }
-    let workloads: BTreeSet<&Subject> = left.iter().map(|it| &it.workload).collect();
+    let workloads: BTreeSet<&Workload> = left.iter().map(|it| &it.workload).collect();
     match workloads.len() {
         all if all == left.len() => writeln!(f, "\n{title}: {all}")?,
         fewer => writeln!(f, "\n{title}: {fewer}, with {} copies", left.len())?,

@@ -11,8 +11,9 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::fixtures::{self, condition, read};
-use crate::forecast::{Left, Subject};
+use crate::forecast::Left;
 use crate::jobs::tests::divided;
+use crate::table::Workload;
 
 const TOLERATED: &str = r#"[{"key": "example.com/failed", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30}]"#;
 
@@ -278,7 +279,7 @@ fn data_goes_ahead_of_a_move_and_keeps_what_nothing_fences_in_a_lost_cluster() {
 #[test]
 fn a_workload_that_is_stranded_in_two_clusters_is_one_with_two_copies() {
     let left = |name: &str, cluster: &str| Left {
-        workload: Subject {
+        workload: Workload {
             namespace: None,
             kind: "Deployment".to_owned(),
             name: name.to_owned(),

@@ -443,7 +443,7 @@ fn seconds_until(time: Timestamp, now: Timestamp) -> u64 {
 
 /// Names a workload.
 fn title(binding: &AnyBinding) -> String {
-    Workload::of(binding).to_string()
+    Workload::of(&binding.spec).to_string()
 }
 
 #[cfg(test)]
