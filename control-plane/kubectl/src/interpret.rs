@@ -165,11 +165,8 @@ fn answer(
 ) -> anyhow::Result<Value> {
     let object = one(options.observed.as_deref(), "--observed-file")?;
     let interpreters = Interpreters::of(customizations);
-    let (api_version, kind) = (&object["apiVersion"], &object["kind"]);
-    let (api_version, kind) = (
-        api_version.as_str().unwrap_or_default(),
-        kind.as_str().unwrap_or_default(),
-    );
+    let text = |field: &str| object[field].as_str().unwrap_or_default();
+    let (api_version, kind) = (text("apiVersion"), text("kind"));
     let is_scripted = interpreters.customized().has(api_version, kind, operation);
     if let Some(hook) = hooks
         .find(api_version, kind, operation)

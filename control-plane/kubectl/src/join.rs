@@ -266,7 +266,7 @@ fn cluster(options: &Options, config: &Config, id: &str) -> Value {
 }
 
 pub(super) async fn leave(fleet: Client, leaving: &Leaving) -> anyhow::Result<String> {
-    let name = leaving.options.cluster();
+    let name = leaving.options.cluster.as_str();
     require_name(name)?;
     // Before anything is removed: a file that cannot be read must not end this half-way.
     let member = match &leaving.member_kubeconfig {

@@ -28,7 +28,7 @@ const PAUSE: std::time::Duration = std::time::Duration::from_secs(1);
 pub(super) struct Parting {
     /// Name of the Cluster.
     #[arg(value_name = "NAME", value_parser = super::chosen::name)]
-    cluster: String,
+    pub cluster: String,
     /// Go on although workloads are placed there. Their copies are removed from the member if it
     /// answers, and stay there if it does not.
     #[arg(long)]
@@ -38,12 +38,6 @@ pub(super) struct Parting {
     wait: Duration,
 }
 
-impl Parting {
-    pub(super) fn cluster(&self) -> &str {
-        &self.cluster
-    }
-}
-
 /// Deletes the Cluster and waits until the control plane has let it go.
 pub(super) async fn part(
     fleet: &Client,
@@ -51,7 +45,7 @@ pub(super) async fn part(
     cluster: &Cluster,
     options: &Parting,
 ) -> anyhow::Result<()> {
-    let name = options.cluster();
+    let name = options.cluster.as_str();
     let works: Api<Work> = Api::namespaced(fleet.clone(), &execution_namespace(name));
     let names = workloads(&works).await?;
     let (some, more) = names.split_at(names.len().min(NAMED));

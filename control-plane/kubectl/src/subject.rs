@@ -84,9 +84,7 @@ impl Subject {
     pub fn is_kind_of_binding(word: &str) -> bool {
         BINDING.contains(&word) || CLUSTER_BINDING.contains(&word)
     }
-}
 
-impl Subject {
     /// Returns whether a binding, or its template, is the object.
     pub fn is(&self, binding: &AnyBinding) -> bool {
         match self {

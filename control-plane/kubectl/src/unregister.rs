@@ -43,7 +43,7 @@ pub(super) struct Options {
 }
 
 pub(super) async fn carry_out(fleet: Client, options: &Options) -> anyhow::Result<String> {
-    let name = options.parting.cluster();
+    let name = options.parting.cluster.as_str();
     require_name(name)?;
     // Writing to a string does not fail.
     let mut told = String::new();

@@ -78,13 +78,14 @@ pub(super) async fn carry_out(client: &Client, options: &Options) -> anyhow::Res
     unread.extend(leases.as_ref().err().cloned());
     unread.extend(clusters.as_ref().err().cloned());
     let leader = leader.ok().flatten();
-    let versions = Versions::of(
+    let mut versions = Versions::of(
         (leader.as_ref(), &state),
         &leases.unwrap_or_default(),
         &clusters.unwrap_or_default(),
         now,
     );
-    Versions { unread, ..versions }.print(options.output)
+    versions.unread = unread;
+    options.output.print(|| versions.table(), &versions)
 }
 
 impl Versions {
@@ -141,10 +142,6 @@ impl Versions {
             ));
         }
         skew
-    }
-
-    fn print(&self, format: Format) -> anyhow::Result<String> {
-        format.print(|| self.table(), self)
     }
 
     fn table(&self) -> String {

@@ -6,11 +6,12 @@ use muster_control_plane::fleet_api::is_newer;
 use muster_control_plane::settings::FAILOVER;
 use muster_shared::check::common::life;
 use muster_shared::check::{Category, Refusal, listed};
+use muster_shared::client::Life;
 use muster_shared::self_report::LeaderReport;
 
 use super::facts::{Admission, Facts};
 use super::fleet_api::OWN;
-use super::{fleet_api, gather, rights};
+use super::{fleet_api, rights};
 
 /// Tokens and clusters that one line names.
 const MOST: usize = 5;
@@ -137,7 +138,7 @@ fn asked(category: &mut Category, found: &Admission, facts: &Facts) {
             category.ok("admission", "it is reached, and refuses what it should");
         }
         Err(Refusal::Failed(words)) if words.contains("webhook") => {
-            let strict = found.configuration.webhooks.iter();
+            let strict = found.configuration.webhooks.iter().flatten();
             let strict = strict.filter(|it| it.failure_policy.as_deref() == Some("Fail")).count();
             let effect = if strict > 0 { "policies cannot be written" } else { "policies pass unchecked" };
             category.error(
@@ -154,9 +155,10 @@ fn asked(category: &mut Category, found: &Admission, facts: &Facts) {
             "Look at failurePolicy of ValidatingWebhookConfiguration muster, and at webhook.exempt of the chart.",
         ),
     }
-    let bundles = found.configuration.webhooks.iter();
-    let bundles = bundles.filter_map(|it| it.client_config.ca_bundle.as_deref());
-    if let Some(first) = bundles.filter_map(gather::bundle).min_by_key(|it| it.end) {
+    let bundles = found.configuration.webhooks.iter().flatten();
+    let bundles = bundles.filter_map(|it| it.client_config.ca_bundle.as_ref());
+    let lives = bundles.filter_map(|it| Life::of_certificate(&it.0));
+    if let Some(first) = lives.min_by_key(|it| it.end) {
         let hint = "The control plane renews its own. With webhook.certificate.secret: renew that certificate, and set webhook.caBundle.";
         life(
             category,

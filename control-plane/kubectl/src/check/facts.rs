@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use muster_control_plane::clusters::registration::token::Entry;
 use muster_control_plane::fleet::pause::Pause;
 use muster_control_plane::settings::Settings;
@@ -16,7 +17,6 @@ use muster_shared::k8s::{
     CustomResourceDefinition, Lease, Node, PartialObjectMeta, ReplicaSet, VersionInfo,
 };
 use muster_shared::self_report::LeaderReport;
-use serde::Deserialize;
 use serde_json::Value;
 
 use super::rights::Findings;
@@ -97,28 +97,7 @@ pub(super) struct Leader {
 #[derive(Clone, Debug)]
 pub(super) struct Admission {
     /// The webhook configuration.
-    pub configuration: Configuration,
+    pub configuration: ValidatingWebhookConfiguration,
     /// Result of a dry run with a policy that admission refuses.
     pub trial: Result<Value, Refusal>,
-}
-
-/// ValidatingWebhookConfiguration, as far as it is judged.
-#[derive(Clone, Debug, Default, Deserialize)]
-pub(super) struct Configuration {
-    #[serde(default)]
-    pub webhooks: Vec<Webhook>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct Webhook {
-    pub client_config: ClientConfig,
-    pub failure_policy: Option<String>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct ClientConfig {
-    /// PEM text, in base64.
-    pub ca_bundle: Option<String>,
 }

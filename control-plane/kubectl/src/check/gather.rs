@@ -4,8 +4,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use futures::{StreamExt as _, stream};
 use jiff::SignedDuration;
 use kube::Config;
@@ -262,11 +260,6 @@ async fn admission(asker: &Asker) -> Answer<Admission> {
         configuration,
         trial: asker.post(&path, &policy).await,
     })
-}
-
-/// Returns the life of the first certificate of a bundle in base64.
-pub(super) fn bundle(text: &str) -> Option<Life> {
-    Life::of_certificate(&STANDARD.decode(text).ok()?)
 }
 
 #[cfg(test)]

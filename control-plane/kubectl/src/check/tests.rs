@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use muster_control_plane::clusters::taint::record::ANNOTATION;
 use muster_control_plane::fleet::pause::Pause;
 use muster_control_plane::settings::Settings;
@@ -157,7 +158,7 @@ fn sound() -> Facts {
         tokens: Ok(Vec::new()),
         push_tokens: Ok(BTreeMap::new()),
         admission: Ok(Admission {
-            configuration: super::facts::Configuration::default(),
+            configuration: ValidatingWebhookConfiguration::default(),
             trial: Err(Refusal::Forbidden("admission webhook \"policies.muster.io\" denied the request: no key (403 Forbidden)".to_owned())),
         }),
         pause: Ok(None),

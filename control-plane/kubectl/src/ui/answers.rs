@@ -100,12 +100,9 @@ pub(super) struct Answers {
     /// Address of the fleet API.
     server: String,
     flags: Vec<String>,
-    /// What the fleet is like.
-    kept: Mutex<Kept>,
-    /// What is asked about one cluster or workload.
-    details: Mutex<Kept>,
-    /// Forecasts. They may take long, and hold nobody up who looks at the fleet.
-    forecasts: Mutex<Kept>,
+    /// Answers by what they are about: a forecast, which may take long, holds nobody up who looks
+    /// at the fleet.
+    kept: [Mutex<Kept>; 3],
     /// Number of the next answer.
     next: AtomicU64,
 }
@@ -119,21 +116,14 @@ impl Answers {
             client,
             server: server.to_owned(),
             flags,
-            kept: Mutex::default(),
-            details: Mutex::default(),
+            kept: <[Mutex<Kept>; 3]>::default(),
             next: AtomicU64::default(),
-            forecasts: Mutex::default(),
         }
     }
 
     /// Returns the answer, of the last seconds or newly read.
     pub(super) async fn get(&self, ask: &Ask) -> Arc<Answer> {
-        let kept = match ask.about {
-            About::Forecast => &self.forecasts,
-            About::Detail => &self.details,
-            About::Fleet => &self.kept,
-        };
-        let mut kept = kept.lock().await;
+        let mut kept = self.kept[ask.about as usize].lock().await;
         let read = Instant::now();
         if let Some(answer) = kept.get(ask).filter(|it| read < it.fresh) {
             return Arc::clone(answer);
@@ -248,7 +238,7 @@ mod tests {
             let asked = tokio::time::timeout(FRESH, answers.get(&history));
             asked.await.unwrap_err();
         }
-        assert!(answers.kept.try_lock().is_ok());
+        assert!(answers.kept[About::Fleet as usize].try_lock().is_ok());
     }
 
     #[tokio::test(start_paused = true)]
@@ -283,6 +273,9 @@ mod tests {
             let forecast = Ask::new(About::Forecast, &command, []);
             answers.get(&forecast).await;
         }
-        assert_eq!(answers.forecasts.lock().await.len(), KEPT);
+        assert_eq!(
+            answers.kept[About::Forecast as usize].lock().await.len(),
+            KEPT
+        );
     }
 }
