@@ -93,24 +93,21 @@ pub(super) mod tests {
     use tower::service_fn;
 
     use super::*;
+    use crate::fixtures;
 
     /// Returns the binding of a Job of which `m1` and `m2` have parts that leave at once, and what
     /// is read of the Job.
     pub fn divided() -> (AnyBinding, Divided) {
-        let binding = serde_json::from_value(json!({
-            "metadata": {"namespace": "shop", "name": "sum-job"},
-            "spec": {
-                "resource": {
-                    "apiVersion": "batch/v1", "kind": "Job", "namespace": "shop", "name": "sum",
-                },
-                "replicas": 3,
-                "clusters": [{"name": "m1", "replicas": 2}, {"name": "m2", "replicas": 1}],
-                "placement": {"replicaScheduling": {
-                    "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
-                }},
-                "failover": {"cluster": {"purgeMode": "Directly"}},
-            },
-        }));
+        let changes = json!({"spec": {
+            "resource": {"apiVersion": "batch/v1", "kind": "Job", "name": "sum"},
+            "replicas": 3,
+            "clusters": [{"name": "m1", "replicas": 2}, {"name": "m2", "replicas": 1}],
+            "placement": {"replicaScheduling": {
+                "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
+            }},
+            "failover": {"cluster": {"purgeMode": "Directly"}},
+        }});
+        let binding = fixtures::binding("shop", "sum-job", &changes);
         let part = |completions: u64| {
             let spec = json!({"completions": completions, "parallelism": 3});
             json!({"apiVersion": "batch/v1", "kind": "Job", "spec": spec})
@@ -120,32 +117,26 @@ pub(super) mod tests {
                 "metadata": {"namespace": names::execution_namespace(cluster), "name": "sum"},
                 "spec": {"workload": {"manifests": [part(completions)]}},
             });
-            serde_json::from_value(work).unwrap()
+            fixtures::read(work)
         };
         let read = Divided {
             template: part(40),
             works: [("m1", 27), ("m2", 13)].map(work).into(),
         };
-        (binding.unwrap(), read)
+        (Arc::unwrap_or_clone(binding), read)
     }
 
     #[tokio::test]
     async fn of_many_jobs_a_few_are_read_at_a_time() {
         let bindings = (0..100).map(|number| {
-            let binding: AnyBinding = serde_json::from_value(json!({
-                "metadata": { "namespace": "shop", "name": format!("sum-{number}-job") },
-                "spec": {
-                    "resource": {
-                        "apiVersion": "batch/v1", "kind": "Job", "namespace": "shop",
-                        "name": format!("sum-{number}"),
-                    },
-                    "replicas": 1,
-                    "clusters": [{ "name": "m1", "replicas": 1 }],
-                    "placement": { "replicaScheduling": { "replicaSchedulingType": "Divided" } },
-                },
-            }))
-            .unwrap();
-            Arc::new(binding)
+            let name = format!("sum-{number}");
+            let changes = json!({ "spec": {
+                "resource": { "apiVersion": "batch/v1", "kind": "Job", "name": name },
+                "replicas": 1,
+                "clusters": [{ "name": "m1", "replicas": 1 }],
+                "placement": { "replicaScheduling": { "replicaSchedulingType": "Divided" } },
+            } });
+            fixtures::binding("shop", &format!("{name}-job"), &changes)
         });
         let bindings: Vec<_> = bindings.collect();
         let [open, all, most] = [(); 3].map(|()| Arc::new(AtomicUsize::new(0)));

@@ -71,12 +71,14 @@ pub(super) async fn carry_out(client: &Client, options: &Options) -> anyhow::Res
         clusters,
         leases,
     } = View::read(client, &Settings::default()).await;
-    let mut unread: Vec<String> = Vec::new();
-    unread.extend(leader.as_ref().err().cloned());
+    let errors = [
+        leader.as_ref().err(),
+        leases.as_ref().err(),
+        clusters.as_ref().err(),
+    ];
+    let unread = errors.into_iter().flatten().cloned().collect();
     let now = calendar();
     let state = Leader::of(&leader, now);
-    unread.extend(leases.as_ref().err().cloned());
-    unread.extend(clusters.as_ref().err().cloned());
     let leader = leader.ok().flatten();
     let mut versions = Versions::of(
         (leader.as_ref(), &state),

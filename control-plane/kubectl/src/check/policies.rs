@@ -146,9 +146,9 @@ fn taint_policies(category: &mut Category, facts: &Facts) {
     let policies = facts.taint_policies.as_deref().unwrap_or_default();
     let leader = facts.leader_report();
     let failover = leader.and_then(|it| it.feature_gates.get(FAILOVER.name).copied());
-    let some_evict = policies
-        .iter()
-        .any(|it| evicting(&it.spec).next().is_some());
+    let taints = policies.iter().flat_map(|it| evicting(&it.spec));
+    let effects: BTreeSet<&str> = taints.map(|(_, effect)| effect).collect();
+    let some_evict = !effects.is_empty();
     let name = "taint-policies";
     match (some_evict, failover) {
         (false, Some(true)) => category.warning(
@@ -164,12 +164,8 @@ fn taint_policies(category: &mut Category, facts: &Facts) {
         (true, _) => category.ok(name, "taints that evict are added to failed clusters"),
         (false, _) => category.skipped(name, "no ClusterTaintPolicy adds a taint that evicts"),
     }
-    let prefers = policies
-        .iter()
-        .any(|it| evicting(&it.spec).any(|(_, effect)| effect == PREFER_NO_EXECUTE));
-    let strict = policies
-        .iter()
-        .any(|it| evicting(&it.spec).any(|(_, effect)| effect == NO_EXECUTE));
+    let prefers = effects.contains(PREFER_NO_EXECUTE);
+    let strict = effects.contains(NO_EXECUTE);
     let propagation = policies_of_failover(facts);
     if let (true, false, Some(false)) = (prefers, strict, propagation) {
         category.warning(

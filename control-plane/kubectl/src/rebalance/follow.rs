@@ -138,31 +138,28 @@ pub(super) async fn follow(
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use std::sync::Arc;
 
     use super::*;
+    use crate::fixtures;
 
     #[test]
     fn a_workload_has_moved_when_its_new_copies_are_healthy_and_the_old_ones_gone() {
-        let workload: WorkloadReference = serde_json::from_value(json!({
+        let workload: WorkloadReference = fixtures::read(json!({
             "apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": "web",
-        }))
-        .unwrap();
+        }));
         let check = |asked: bool, requested: &str, tasks: Value, health: &str| {
-            let binding: AnyBinding = serde_json::from_value(json!({
-                "metadata": {"namespace": "shop", "name": "web-deployment"},
+            let changes = json!({
                 "spec": {
-                    "resource": workload, "clusters": [{"name": "home"}],
+                    "resource": {"name": "web"}, "clusters": [{"name": "home"}],
                     "gracefulEvictionTasks": tasks, "rescheduleTriggeredAt": requested,
                 },
                 "status": {
                     "lastScheduledTime": "2026-01-01T00:00:05Z",
                     "aggregatedStatus": [{"clusterName": "home", "health": health}],
                 },
-            }))
-            .unwrap();
+            });
             let asked: BTreeSet<_> = asked.then(|| workload.clone()).into_iter().collect();
-            let bindings = [Arc::new(binding)];
+            let bindings = [fixtures::binding("shop", "web-deployment", &changes)];
             count(std::slice::from_ref(&workload), &asked, &bindings, &|_| {
                 true
             })

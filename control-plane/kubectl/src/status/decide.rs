@@ -270,15 +270,15 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
     // Without bindings every Work would be one that nothing asks for.
     let read = snapshot.works.iter().zip(&snapshot.bindings).next();
     let old = read.map(|(works, bindings)| old_copies(works, bindings));
-    let names: Vec<String> = report.not_well.iter().map(|it| it.name.clone()).collect();
-    let fates = names.iter().map(|it| (it.as_str(), Fates::default()));
-    let mut fates: fates::ByCluster<'_> = fates.collect();
+    let fates = report.not_well.iter();
+    let fates = fates.map(|it| (it.name.clone(), Fates::default()));
+    let mut fates: fates::ByCluster = fates.collect();
     for binding in bindings {
         take(&mut report, binding, &silent);
         fates::take(&mut fates, binding, old.as_ref());
     }
-    for (cluster, name) in report.not_well.iter_mut().zip(&names) {
-        cluster.workloads = fates.remove(name.as_str()).unwrap_or_default();
+    for cluster in &mut report.not_well {
+        cluster.workloads = fates.remove(&cluster.name).unwrap_or_default();
     }
     count_copies(&mut report.ordered, bindings, old.as_ref());
     let ready = are_ready(clusters, &report);

@@ -41,10 +41,10 @@ impl Fates {
 }
 
 /// Fates by cluster. Holds each cluster that is not well.
-pub(super) type ByCluster<'a> = BTreeMap<&'a str, Fates>;
+pub(super) type ByCluster = BTreeMap<String, Fates>;
 
 /// Takes note of one workload.
-pub(super) fn take(fates: &mut ByCluster<'_>, binding: &AnyBinding, old: Option<&OldCopies>) {
+pub(super) fn take(fates: &mut ByCluster, binding: &AnyBinding, old: Option<&OldCopies>) {
     if fates.is_empty() {
         return;
     }
@@ -88,7 +88,7 @@ pub(super) fn take(fates: &mut ByCluster<'_>, binding: &AnyBinding, old: Option<
     let old = old.into_iter().flatten().map(String::as_str);
     let mut left: Vec<&str> = leaving
         .chain(old)
-        .filter(|it| spec.target(it).is_none() && fates.contains_key(it))
+        .filter(|it| spec.target(it).is_none() && fates.contains_key(*it))
         .collect();
     left.sort_unstable();
     left.dedup();
@@ -105,7 +105,7 @@ pub(super) fn take(fates: &mut ByCluster<'_>, binding: &AnyBinding, old: Option<
 }
 
 /// Returns whether all copies of a workload run, by what clusters reported that are well.
-fn runs(binding: &AnyBinding, not_well: &ByCluster<'_>) -> bool {
+fn runs(binding: &AnyBinding, not_well: &ByCluster) -> bool {
     let targets = &binding.spec.clusters;
     let runs = |name: &str| binding.status().report(name).is_some_and(service::runs);
     let mut names = targets.iter().map(|it| it.name.as_str());
