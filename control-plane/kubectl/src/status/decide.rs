@@ -96,13 +96,9 @@ pub(super) struct Snapshot {
     pub bindings: Result<Vec<Arc<AnyBinding>>, String>,
     /// Metadata of the Works.
     pub works: Result<Vec<ObjectMeta>, String>,
-    /// The rates by the flags that the command was given, or the defaults.
-    pub rates: Rates,
-    /// What makes workloads leave by the same flags.
-    pub switches: Switches,
     /// Whether the gate is open; `None` if that is not known.
     pub failover: Option<bool>,
-    /// Where rates and gate come from.
+    /// Where settings and gate come from.
     pub source: Source,
     /// Flags that the leader publishes and this version does not know.
     pub unknown: Vec<String>,
@@ -110,7 +106,8 @@ pub(super) struct Snapshot {
     pub pause: Result<Option<ConfigMap>, String>,
     /// Bootstrap tokens.
     pub tokens: Result<Vec<Entry>, String>,
-    /// The settings that the rates are of, by which taints come.
+    /// The settings by the flags that the command was given or the leader publishes, or the
+    /// defaults.
     pub settings: Settings,
     /// Policies that taint clusters; `None` if they could not be read.
     pub taint_policies: Option<Vec<ClusterTaintPolicy>>,
@@ -224,7 +221,8 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
     unread.extend(unknown.map(|it| format!("flag {it} of the control plane: use its version")));
     let clusters = snapshot.clusters.as_deref().unwrap_or_default();
     let bindings = snapshot.bindings.as_deref().unwrap_or_default();
-    let pace = pace(clusters, &snapshot.rates);
+    let pace = pace(clusters, &Rates::of(&snapshot.settings));
+    let switches = Switches::of(&snapshot.settings);
     let lease = |name: &str| snapshot.leases.as_ref().ok()?.get(name);
     let leader = Leader::of(&snapshot.leader, snapshot.now);
     let record = snapshot.pause.as_ref().ok().and_then(Option::as_ref);
@@ -251,7 +249,7 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
         not_well,
         ordered: clusters
             .iter()
-            .filter_map(|it| ordered(it, &snapshot.switches))
+            .filter_map(|it| ordered(it, &switches))
             .collect(),
         regions: regions(clusters),
         workloads: snapshot.bindings.as_ref().ok().map(|all| {

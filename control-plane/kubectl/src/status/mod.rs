@@ -11,8 +11,6 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use futures::join;
-use muster_control_plane::fleet::budget::rate::Rates;
-use muster_control_plane::movement::eviction::judge::Switches;
 use muster_control_plane::settings::FAILOVER;
 use muster_shared::api::taint_policy::ClusterTaintPolicy;
 use muster_shared::client;
@@ -159,8 +157,6 @@ async fn read(client: &Client, server: &str, flags: &[String]) -> anyhow::Result
         clusters,
         bindings,
         works,
-        rates: Rates::of(&settings),
-        switches: Switches::of(&settings),
         failover: (source != Source::Defaults).then(|| settings.gate(&FAILOVER)),
         source,
         unknown,

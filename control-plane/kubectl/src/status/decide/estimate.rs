@@ -7,6 +7,7 @@ use muster_control_plane::fleet::budget::rate::{Band, FleetHealth, Rates};
 use muster_control_plane::fleet::pause::Pause;
 use muster_control_plane::movement::eviction::drain;
 use muster_control_plane::movement::eviction::fleet_view::{evicts, has_failed, is_counted};
+use muster_control_plane::movement::eviction::judge::Switches;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::taint_policy::ClusterTaintPolicy;
 use muster_shared::conditions::{self, UNKNOWN};
@@ -45,10 +46,11 @@ pub(super) fn estimate(report: &mut Report, snapshot: &Snapshot, pauses: &[Pause
         return;
     }
     let clusters = snapshot.clusters.as_deref().unwrap_or_default();
+    let switches = Switches::of(&snapshot.settings);
     let own: BTreeMap<String, Option<f64>> = clusters
         .iter()
         .filter_map(|it| {
-            let rate = drain::rate(it, &snapshot.switches).transpose()?;
+            let rate = drain::rate(it, &switches).transpose()?;
             Some((it.name_any(), rate.ok()))
         })
         .collect();

@@ -1,7 +1,6 @@
 use std::sync::Arc;
 
 use muster_shared::api::any_binding::AnyBinding;
-use muster_shared::api::policy::PurgeMode;
 use muster_shared::client::Life;
 use muster_shared::names::annotation::PAUSED;
 use muster_shared::self_report::AgentReport;
@@ -76,8 +75,6 @@ fn snapshot(clusters: Vec<Cluster>, bindings: Vec<Arc<AnyBinding>>) -> Snapshot 
         clusters: Ok(clusters),
         bindings: Ok(bindings),
         works: Ok(Vec::new()),
-        rates: Rates::default(),
-        switches: switches(true),
         failover: Some(true),
         source: Source::Leader,
         unknown: Vec::new(),
@@ -93,17 +90,6 @@ fn off(snapshot: Snapshot) -> Snapshot {
     Snapshot {
         failover: Some(false),
         ..snapshot
-    }
-}
-
-fn switches(failover: bool) -> Switches {
-    Switches {
-        failover,
-        no_execute: true,
-        purge_mode: PurgeMode::Gracefully,
-        tolerations:
-            muster_control_plane::clusters::taint::default_tolerations::DefaultTolerations::default(
-            ),
     }
 }
 

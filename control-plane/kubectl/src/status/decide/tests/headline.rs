@@ -417,6 +417,9 @@ fn what_is_told_to_be_on_is_not_stopped_or_paused() {
         it.leader = Ok(Some(lease("cp-0", "2026-01-01T00:06:00Z")));
         it.pause = pause(None);
     };
+    let no_second_rate = |it: &mut Snapshot| {
+        it.settings.secondary_resource_eviction_rate = 0.0;
+    };
     let unread = |it: &mut Snapshot| {
         it.leader = Err("get lease: forbidden".to_owned());
         it.failover = None;
@@ -429,7 +432,7 @@ fn what_is_told_to_be_on_is_not_stopped_or_paused() {
         (5, 3, two_paused, too_many, stopped),
         (5, 3, as_it_is, too_many, stopped),
         (11, 0, as_it_is, "on", &any),
-        (11, 0, |it| it.rates.secondary = 0.0, "on", &some),
+        (11, 0, no_second_rate, "on", &some),
         (5, 0, unread, "not known", well),
         (5, 0, |it| it.failover = None, unpublished, well),
     ] {

@@ -57,7 +57,6 @@ fn fleet() -> Snapshot {
     Snapshot {
         leases: Ok(leases.collect()),
         works: Ok(works),
-        rates: Rates::of(&settings),
         settings,
         ..snapshot(clusters.collect(), bindings)
     }

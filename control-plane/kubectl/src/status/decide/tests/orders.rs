@@ -56,7 +56,7 @@ fn the_estimate_of_a_drain_knows_its_own_rate_and_the_rate_is_told() {
         let clusters = [drained("m1", own), cluster("m2", "True", &[])];
         let bindings: Vec<_> = waits("m1", 29).chain(waits("m2", others)).collect();
         let mut snapshot = snapshot(clusters.to_vec(), bindings);
-        snapshot.rates.primary = 5.0;
+        snapshot.settings.resource_eviction_rate = 5.0;
         let report = decide(&snapshot);
         let mut waiting = report.waiting.iter();
         let here = waiting.find(|it| it.clusters == ["m1"]);
@@ -78,11 +78,7 @@ fn what_a_person_ordered_is_told_as_an_order_and_not_as_a_fault() {
     let annotations = [(ORDERED_BY.to_owned(), order)];
     drained.metadata.annotations = Some(annotations.into());
     let clusters = vec![drained, cordoned, cluster("m3", "True", &[])];
-    let off = Snapshot {
-        failover: Some(false),
-        switches: switches(false),
-        ..snapshot(clusters, vec![])
-    };
+    let off = off(snapshot(clusters, vec![]));
     let report = decide(&off);
     assert_eq!((report.code(), report.not_well.len()), (1, 0));
     let text = print::table(&report, off.now);
