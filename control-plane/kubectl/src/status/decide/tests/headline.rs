@@ -61,7 +61,7 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
         vec![Arc::new(binding)]
     };
     let paused = |snapshot: Snapshot| Snapshot {
-        pause: pause(None),
+        pause: Ok(Some(pause(None))),
         ..snapshot
     };
     let config = json!({ "spec": {
@@ -118,7 +118,7 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
         ),
         (
             "fenced, and surely stopped",
-            Snapshot { leases: renewed("2026-01-01T00:03:00Z"), ..with(&["Unknown"], fenced("WaitingForFence")) },
+            Snapshot { leases: Ok(renewed("2026-01-01T00:03:00Z")), ..with(&["Unknown"], fenced("WaitingForFence")) },
             "1 workload is without service (Deployment default/ledger)",
             "any moment now: Deployment default/ledger is started elsewhere and not before: only then its copy in m1 has surely stopped",
             format!("let it go on, and {down}; {describe}"),
@@ -153,7 +153,7 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
         ),
         (
             "paused, and one has stopped already while others wait",
-            paused(Snapshot { leases: renewed("2026-01-01T00:03:00Z"), ..with(&["Unknown"], [fenced("WaitingForFence"), vec![pending("a", "Paused", "m1 has x"), pending("b", "Paused", "m1 has x")]].concat()) }),
+            paused(Snapshot { leases: Ok(renewed("2026-01-01T00:03:00Z")), ..with(&["Unknown"], [fenced("WaitingForFence"), vec![pending("a", "Paused", "m1 has x"), pending("b", "Paused", "m1 has x")]].concat()) }),
             "1 workload is without service (Deployment default/ledger); perhaps 2 others are without service, at worst since 00:03:00Z (Deployment default/a, b): their cluster is not heard",
             "nothing moves until somebody resumes movement (the pause has no end of its own)",
             "ask whoever paused movement whether it may go on; to resume it now, by which 2 workloads that wait leave their clusters, at the pace of the fleet, and Deployment default/ledger is started elsewhere: kubectl muster resume".to_owned(),
@@ -297,7 +297,7 @@ fn a_copy_that_has_stopped_is_not_told_to_stop_where_another_one_may_run() {
     let second = read(json!({ "name": "m2", "replicas": 1 }));
     binding.spec.clusters.push(second);
     let report = decide(&Snapshot {
-        leases: renewed("2026-01-01T00:03:00Z"),
+        leases: Ok(renewed("2026-01-01T00:03:00Z")),
         ..snapshot(five(&["Unknown"; 2]), vec![Arc::new(binding)])
     });
     let expected = "perhaps 1 workload is without service, at worst since 00:05:00Z (Deployment default/ledger): its cluster (m2) is not heard";
@@ -415,8 +415,9 @@ fn what_is_told_to_be_on_is_not_stopped_or_paused() {
     };
     let no_leader = |it: &mut Snapshot| {
         it.leader = Ok(Some(lease("cp-0", "2026-01-01T00:06:00Z")));
-        it.pause = pause(None);
+        it.pause = Ok(Some(pause(None)));
     };
+    let is_paused = |it: &mut Snapshot| it.pause = Ok(Some(pause(None)));
     let no_second_rate = |it: &mut Snapshot| {
         it.settings.secondary_resource_eviction_rate = 0.0;
     };
@@ -426,7 +427,7 @@ fn what_is_told_to_be_on_is_not_stopped_or_paused() {
     };
     for (count, silent, change, failover, pace) in [
         (5, 0, as_it_is, "on", well),
-        (5, 0, |it| it.pause = pause(None), "on, but PAUSED", &paused),
+        (5, 0, is_paused, "on, but PAUSED", &paused),
         (5, 0, no_leader, "on, but PAUSED", &halted),
         (5, 0, two_paused, "on, but PAUSED out of m4, m5", well),
         (5, 3, two_paused, too_many, stopped),
@@ -450,7 +451,7 @@ fn what_is_told_to_be_on_is_not_stopped_or_paused() {
 #[test]
 fn the_times_of_a_pause_are_told_as_all_others_are() {
     let report = decide(&Snapshot {
-        pause: pause(Some("2026-01-03T00:00:00Z")),
+        pause: Ok(Some(pause(Some("2026-01-03T00:00:00Z")))),
         ..snapshot(five(&[]), Vec::new())
     });
     let expected = "all movement is paused by ann since 00:10:00Z until 2026-01-03 00:00:00Z";
@@ -467,7 +468,7 @@ fn the_time_of_day_of_what_comes_is_the_same_at_each_look() {
         ] {
             let next = decide(&Snapshot {
                 now: format!("2026-01-01T{now}Z").parse().unwrap(),
-                leases: renewed("2026-01-01T00:04:20.600000Z"),
+                leases: Ok(renewed("2026-01-01T00:04:20.600000Z")),
                 ..snapshot(five(&["Unknown"]), vec![pending("a", reason, message)])
             })
             .summary
@@ -489,7 +490,7 @@ fn a_workload_that_waits_for_a_time_is_told_with_what_holds_it_then() {
         };
         let waits = vec![pending("ledger", reason, message)];
         let report = decide(&Snapshot {
-            pause: if is_paused { pause(None) } else { Ok(None) },
+            pause: Ok(is_paused.then(|| pause(None))),
             ..snapshot(five(ready), waits)
         });
         let row = &report.waiting[0];

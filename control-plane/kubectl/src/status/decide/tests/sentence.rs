@@ -355,7 +355,7 @@ fn a_cluster_whose_clock_is_slow_is_not_told_to_have_been_silent_for_longer() {
     // hours slow.
     let told = [&["Unknown"][..], &["Unknown"; 5]].map(|ready| {
         let slow = Snapshot {
-            leases: renewed("2025-12-31T21:04:20Z"),
+            leases: Ok(renewed("2025-12-31T21:04:20Z")),
             ..snapshot(five(ready), Vec::new())
         };
         decide(&slow).summary.line()
