@@ -33,7 +33,11 @@ async fn started<'a>(
     settings: Settings,
     objects: impl IntoIterator<Item = (&'a str, Value)>,
 ) -> Stand {
-    let mut stand = Stand::with(settings, objects);
+    begun(Stand::with(settings, objects)).await
+}
+
+/// Starts the controller.
+async fn begun(mut stand: Stand) -> Stand {
     let pace = Pace::of(&stand.fleet.settings);
     start(&stand.fleet, &pace, true, &mut stand.tasks);
     stand.follow().await;
@@ -88,13 +92,8 @@ async fn with_the_gate_off_it_is_told_why_workloads_stay_in_a_tainted_cluster() 
 async fn a_workload_leaves_a_failed_cluster_in_one_write_and_that_is_told_and_counted() {
     let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
     let _recording = metrics::set_default_local_recorder(&recorder);
-    let objects = [
-        ("clusters", failed()),
-        ("clusters", testing::cluster("m2")),
-        ("resourcebindings", testing::binding()),
-    ];
-    let stand = started(evicting(), objects).await;
-    pass(60).await;
+    let workload = ("resourcebindings", testing::binding());
+    let stand = failed_beside_m2(failed(), [workload]).await;
     let writes = stand.api.writes();
     let evictions: Vec<&Value> = writes
         .iter()
@@ -136,14 +135,8 @@ async fn a_workload_leaves_a_failed_cluster_for_one_that_has_its_data_once_one_h
             },
         })
     };
-    let objects = [
-        ("clusters", failed()),
-        ("clusters", testing::cluster("m2")),
-        ("resourcebindings", workload),
-        ("resourcebindings", data(&[])),
-    ];
-    let stand = started(evicting(), objects).await;
-    pass(60).await;
+    let bindings = [workload, data(&[])].map(|it| ("resourcebindings", it));
+    let stand = failed_beside_m2(failed(), bindings).await;
     assert_eq!(placed(&stand), ["m1"]);
     let told = stand.api.binding("web-deployment")["status"]["conditions"].to_string();
     assert!(told.contains("did not have Replication web"), "{told}");
@@ -204,12 +197,15 @@ fn placed(stand: &Stand) -> Vec<String> {
 }
 
 /// Starts the controller over a cluster `m1` that has failed, an empty `m2`, and more objects, and
-/// returns whether the workload of [`testing::binding`] leaves `m1`.
-async fn leaves(failed: Value, objects: impl IntoIterator<Item = (&'static str, Value)>) -> bool {
+/// lets a minute pass.
+async fn failed_beside_m2(
+    failed: Value,
+    objects: impl IntoIterator<Item = (&'static str, Value)>,
+) -> Stand {
     let clusters = [("clusters", failed), ("clusters", testing::cluster("m2"))];
     let stand = started(evicting(), clusters.into_iter().chain(objects)).await;
     pass(60).await;
-    !placed(&stand).contains(&"m1".to_owned())
+    stand
 }
 
 #[tokio::test(start_paused = true)]
@@ -220,10 +216,7 @@ async fn an_eviction_obeys_what_the_policy_says_although_the_binding_does_not_sa
         "suspension": {"dispatchingOnClusters": {"clusterNames": ["m2"]}},
     });
     for (says, expected) in [(never, Some(json!("Never"))), (suspended, None)] {
-        let clusters = [("clusters", failed()), ("clusters", testing::cluster("m2"))];
-        let objects = clusters.into_iter().chain(edited(&says));
-        let stand = started(evicting(), objects).await;
-        pass(60).await;
+        let stand = failed_beside_m2(failed(), edited(&says)).await;
         let writes = stand.api.writes();
         let mut evictions = writes.iter().filter(|it| it.1.ends_with("/web-deployment"));
         let eviction = evictions.next().map(|it| &it.2["spec"]);
@@ -236,7 +229,6 @@ async fn an_eviction_obeys_what_the_policy_says_although_the_binding_does_not_sa
 async fn a_workload_leaves_once_its_namespace_is_no_longer_being_removed_where_it_would_go() {
     use muster_shared::names;
 
-    let (settings, failed) = (evicting(), failed());
     let (lies_in, name) = (
         names::execution_namespace("m2"),
         names::work("Namespace", "shop", ""),
@@ -249,14 +241,8 @@ async fn a_workload_leaves_once_its_namespace_is_no_longer_being_removed_where_i
         },
         "spec": {"workload": {"manifests": [{"apiVersion": "v1", "kind": "Namespace"}]}},
     });
-    let objects = [
-        ("clusters", failed),
-        ("clusters", testing::cluster("m2")),
-        ("works", leaving),
-        ("resourcebindings", testing::binding()),
-    ];
-    let stand = started(settings, objects).await;
-    pass(60).await;
+    let workload = ("resourcebindings", testing::binding());
+    let stand = failed_beside_m2(failed(), [("works", leaving), workload]).await;
     assert_eq!(placed(&stand), ["m1"]);
     stand.api.delete("works", &lies_in, &name);
     pass(600).await;
@@ -332,8 +318,9 @@ async fn a_fenced_workload_stays_once_its_policy_preserves_the_copy_that_would_r
         let says = json!({"failover": failover, "preserveResourcesOnDeletion": preserves});
         let [policy, mut workload] = edited(&says);
         workload.1["spec"]["failover"] = failover;
-        let has_left = leaves(failed(), [policy, workload]).await;
-        assert_eq!(has_left, expected, "{fencing} preserves: {preserves}");
+        let stand = failed_beside_m2(failed(), [policy, workload]).await;
+        let is_left = !placed(&stand).contains(&"m1".to_owned());
+        assert_eq!(is_left, expected, "{fencing} preserves: {preserves}");
     }
 }
 
@@ -350,7 +337,7 @@ async fn a_workload_leaves_once_its_policy_waits_for_no_override_policy_any_more
         ("propagationpolicies", waits_for(json!(["gone"]))),
         ("resourcebindings", testing::binding()),
     ];
-    let mut stand = Stand::with(evicting(), objects);
+    let stand = Stand::with(evicting(), objects);
     let policies = stand.fleet.policies.clone();
     stand.fleet.override_lookup.answer(move |_, _| {
         let mut all = policies.iter();
@@ -361,9 +348,7 @@ async fn a_workload_leaves_once_its_policy_waits_for_no_override_policy_any_more
             Ok(None)
         }
     });
-    let pace = Pace::of(&stand.fleet.settings);
-    start(&stand.fleet, &pace, true, &mut stand.tasks);
-    stand.follow().await;
+    let stand = begun(stand).await;
     pass(60).await;
     assert_eq!(placed(&stand), ["m1"]);
     stand.api.put("propagationpolicies", waits_for(json!([])));
@@ -385,10 +370,7 @@ async fn a_workload_whose_policy_is_stricter_than_its_binding_stays_and_says_so(
         };
         let [policy, mut workload] = edited(&json!({"failover": fenced(says)}));
         workload.1["spec"]["failover"] = fenced(has);
-        let clusters = [("clusters", failed()), ("clusters", testing::cluster("m2"))];
-        let objects = clusters.into_iter().chain([policy, workload]);
-        let stand = started(evicting(), objects).await;
-        pass(60).await;
+        let stand = failed_beside_m2(failed(), [policy, workload]).await;
         let expected = if leaves { "m2" } else { "m1" };
         assert_eq!(placed(&stand), [expected], "{has:?} {says:?}");
         let told = stand.api.binding("web-deployment")["status"]["conditions"].to_string();
@@ -418,8 +400,9 @@ async fn nothing_leaves_once_its_policy_tolerates_the_taint_or_asks_for_time_or_
     ] {
         let mut failed = failed();
         failed["spec"]["taints"][0]["effect"] = json!(effect);
-        let has_left = leaves(failed, edited(&says)).await;
-        assert_eq!(has_left, expected, "{effect}: {says}");
+        let stand = failed_beside_m2(failed, edited(&says)).await;
+        let is_left = !placed(&stand).contains(&"m1".to_owned());
+        assert_eq!(is_left, expected, "{effect}: {says}");
     }
 }
 
@@ -522,11 +505,9 @@ async fn a_divided_job_goes_at_once_if_another_cluster_can_take_what_it_has_to_d
             ("jobs", job(40)),
             ("resourcebindings", binding),
         ]);
-        let mut stand = Stand::with(evicting(), objects);
+        let stand = Stand::with(evicting(), objects);
         stand.api.serve("/apis/batch/v1", "batch/v1", "jobs", "Job");
-        let pace = Pace::of(&stand.fleet.settings);
-        start(&stand.fleet, &pace, true, &mut stand.tasks);
-        stand.follow().await;
+        let stand = begun(stand).await;
         pass(60).await;
         let bound = stand.binding("web-deployment").unwrap();
         assert_eq!(
