@@ -210,7 +210,8 @@ fn absent() -> Refusal {
 
 #[test]
 fn what_may_not_be_read_is_told_to_be_unchecked() {
-    let refusals: [(&str, fn(&mut Facts)); 9] = [
+    type Refuse = fn(&mut Facts);
+    let refusals: [(&str, Refuse); 9] = [
         ("dedicated", |it| it.nodes = Err(forbidden())),
         ("leader", |it| it.leader = Err(forbidden())),
         ("join-tokens", |it| it.tokens = Err(forbidden())),
