@@ -1,8 +1,11 @@
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use http::{Request, Response};
+use kube::client::Body;
 use muster_shared::api::binding::ResourceHealth;
-use muster_shared::k8s::{ApiResource, GroupVersionKind};
+use muster_shared::k8s::{ApiResource, Client, GroupVersionKind};
 use muster_shared::watch::Event;
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
@@ -154,16 +157,27 @@ async fn the_loss_of_an_object_is_told_where_it_is_seen_and_what_cannot_be_seen_
     assert_eq!(health("b"), (ResourceHealth::Unknown, false));
 }
 
+/// Returns a client of an API server that serves no kind, or of a proxy that finds none.
+fn unserved(is_proxys: bool) -> Client {
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let is_list = ["/api", "/apis"].contains(&request.uri().path());
+        let (code, body) = if is_list && !is_proxys {
+            (200, r#"{"kind": "APIGroupDiscoveryList", "items": []}"#)
+        } else {
+            (404, "404 page not found\n")
+        };
+        let body = Body::from(body.as_bytes().to_vec());
+        let answer = Response::builder().status(code).body(body).unwrap();
+        async { Ok::<_, Infallible>(answer) }
+    });
+    Client::new(service, "default")
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_kind_that_the_member_serves_no_more_is_looked_up_again_and_its_works_tell_of_it() {
     for is_proxys in [false, true] {
         let (mut watches, fleet) = watches().await;
-        let not_found = || (404, json!("404 page not found"));
-        let client = if is_proxys {
-            testing::api(move |_, _| not_found())
-        } else {
-            testing::member(Vec::new(), move |_, _| not_found())
-        };
+        let client = unserved(is_proxys);
         let changed = Arc::get_mut(&mut watches).unwrap();
         changed.member = client.clone();
         changed.discovery = Discovery::new(client);

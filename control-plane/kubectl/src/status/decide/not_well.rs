@@ -25,8 +25,8 @@ use crate::view::{Member, State};
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(in super::super) struct NotWell {
-    /// The cluster as tables tell of it. Its reason is the condition by which it needs attention, if
-    /// it is ready.
+    /// The cluster as tables tell of it. Its reason is the condition by which it needs attention,
+    /// if it is ready.
     #[serde(flatten)]
     member: Member,
     /// Seconds until the first toleration of a workload there has run out, and it may leave.
