@@ -586,6 +586,14 @@ pub struct AggregatedStatusItem {
     pub health: Option<ResourceHealth>,
 }
 
+impl AggregatedStatusItem {
+    /// Returns whether the object could not be applied in this cluster as it is now. A copy of
+    /// before may run there.
+    pub fn is_refused(&self) -> bool {
+        !self.applied && self.applied_message.is_some()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use muster_shared::api::any_binding::AnyBinding;
-use muster_shared::api::binding::ResourceBindingSpec;
+use muster_shared::api::binding::{ResourceBindingSpec, ResourceHealth};
 use muster_shared::api::policy::ApplicationFailoverBehavior;
 use muster_shared::conditions;
 use muster_shared::controller::Controller;
@@ -16,7 +16,7 @@ use muster_shared::tasks::Tasks;
 use muster_shared::watch::Change;
 use parking_lot::Mutex;
 
-use super::decide::{Verdict, decide, is_refused, toleration};
+use super::decide::{Verdict, decide, toleration};
 use super::duty::{Duty, duty};
 use super::evict::{Switches, obstacle, purge_mode_of};
 use super::explain::{CONDITION, FailoverState, Obstacle, tells_of};
@@ -315,9 +315,9 @@ fn tolerated_state(history: &History, until: Timestamp, now: Timestamp) -> Optio
     })
 }
 
-/// Returns the report about a cluster in which the application was unhealthy, as is written down,
-/// until the cluster refused an update: whether it still is may not be known for long, and nobody
-/// is moved for what is not known to be wrong.
+/// Returns the report about a cluster that refuses an update of an application which the binding
+/// says was unhealthy there. The refusal hides its health, perhaps for long, and an application
+/// is not moved for what is not known to be wrong.
 fn refused_state(case: &Case<'_>) -> Option<FailoverState> {
     let status = case.binding.status();
     let told = conditions::get(&status.conditions, CONDITION);
@@ -326,8 +326,9 @@ fn refused_state(case: &Case<'_>) -> Option<FailoverState> {
     };
     let refused = status.aggregated_status.iter().find(|report| {
         let cluster = &report.cluster_name;
+        let is_hidden = report.is_refused() && report.health == Some(ResourceHealth::Unknown);
         let is_assigned = case.binding.spec.target(cluster).is_some();
-        is_refused(report) && is_assigned && was_unhealthy(cluster)
+        is_hidden && is_assigned && was_unhealthy(cluster)
     });
     refused.map(|report| FailoverState::Refused {
         cluster: report.cluster_name.clone(),

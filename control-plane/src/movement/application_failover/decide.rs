@@ -35,13 +35,6 @@ pub fn toleration(behavior: &ApplicationFailoverBehavior) -> Duration {
     Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
 }
 
-/// Returns whether a cluster does not take an update of the workload, so that it is not known how
-/// the copy is that it has.
-pub fn is_refused(report: &AggregatedStatusItem) -> bool {
-    let is_unknown = report.health == Some(ResourceHealth::Unknown);
-    is_unknown && !report.applied && report.applied_message.is_some()
-}
-
 /// Reads the reports, with what was known before.
 ///
 /// The time starts with the first report `Unhealthy` of a cluster that the workload is assigned to

@@ -212,7 +212,7 @@ fn has_as_much(spec: &ResourceBindingSpec, target: &TargetCluster) -> bool {
 /// before is healthy.
 fn is_refused(report: &AggregatedStatusItem) -> bool {
     let is_healthy = report.health == Some(ResourceHealth::Healthy);
-    !report.applied && report.applied_message.is_some() && !is_healthy
+    report.is_refused() && !is_healthy
 }
 
 impl Plan {

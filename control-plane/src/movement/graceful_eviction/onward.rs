@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use muster_shared::api::any_binding::AnyBinding;
-use muster_shared::api::binding::{GracefulEvictionTask, ResourceHealth, TargetCluster};
+use muster_shared::api::binding::{
+    AggregatedStatusItem, GracefulEvictionTask, ResourceHealth, TargetCluster,
+};
 use muster_shared::api::policy::PurgeMode;
 use muster_shared::api::work::ManifestStatus;
 use muster_shared::conditions;
@@ -131,7 +133,7 @@ fn was_moved(binding: &AnyBinding, since: Option<Timestamp>) -> bool {
 pub(super) fn may_move_on(binding: &AnyBinding) -> bool {
     let is_refused = |target: &TargetCluster| {
         let said = binding.status().report(&target.name);
-        said.is_none_or(|it| !it.applied && it.applied_message.is_some())
+        said.is_none_or(AggregatedStatusItem::is_refused)
     };
     binding.spec.clusters.iter().any(is_refused)
         && binding.metadata.deletion_timestamp.is_none()
