@@ -89,6 +89,12 @@ impl GracefulEvictionTask {
         mode == Some(&PurgeMode::Directly)
     }
 
+    /// Returns whether the task carries the state for the new copy. Nothing else has it until that
+    /// copy is healthy, least of all when the cluster that it comes from has left the fleet.
+    pub fn gives_state(&self) -> bool {
+        self.purges_directly() && !self.preserved_label_state.is_empty()
+    }
+
     /// Returns whether the copy is kept until somebody says otherwise. It waits for no replacement.
     pub fn is_kept(&self) -> bool {
         self.suppress_deletion == Some(true)

@@ -462,9 +462,7 @@ impl Departure<'_> {
     /// task gives none, the task that brought this state stays the last.
     fn order_tasks(&self, after: &mut ResourceBindingSpec) {
         let own = after.eviction_task(self.cluster);
-        let gives = own.is_some_and(|it| {
-            it.purge_mode == Some(PurgeMode::Directly) && !it.preserved_label_state.is_empty()
-        });
+        let gives = own.is_some_and(GracefulEvictionTask::gives_state);
         let never_ran = matches!(self.reason, EvictionReason::Refused { .. })
             || !gives && self.unused_state().is_some();
         // The task of an earlier departure from the same cluster is not among those of `after`.

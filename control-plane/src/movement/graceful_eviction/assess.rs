@@ -383,7 +383,7 @@ impl<'a> Situation<'a> {
             return Some(done);
         }
         let standing = (facts.cluster)(&task.from_cluster);
-        let gives_state = gives_state(task) && !facts.clusters.is_empty();
+        let gives_state = task.gives_state() && !facts.clusters.is_empty();
         if standing == Standing::Gone && !gives_state {
             return Some(Done::ClusterGone);
         }
@@ -417,12 +417,6 @@ impl<'a> Situation<'a> {
             targets.any(is_made).then_some(Done::Expired)
         }
     }
-}
-
-/// Returns whether a task carries the state for the new copy. Nothing else has it until that copy
-/// is healthy, least of all when the cluster that it comes from has left the fleet.
-fn gives_state(task: &GracefulEvictionTask) -> bool {
-    task.purges_directly() && !task.preserved_label_state.is_empty()
 }
 
 /// Returns whether a report that counts replicas counts as many ready ones as were asked for. A
