@@ -91,10 +91,7 @@ fn concerns(
 ) -> bool {
     let name = cluster.metadata.name.as_deref().unwrap_or_default();
     let is_target = || spec.target(name).is_some();
-    let keeps_copy = || {
-        let mut tasks = spec.graceful_eviction_tasks.iter();
-        tasks.any(|task| task.from_cluster == name)
-    };
+    let keeps_copy = || spec.eviction_task(name).is_some();
     match effect {
         Effect::Leaves => is_target() || keeps_copy(),
         Effect::Moved | Effect::AdmitsMore if spec.clusters.is_empty() && keeps_copy() => true,
