@@ -202,9 +202,8 @@ fn pass_over(
         Ok(decision) => {
             let cause = Cause::of(need, spec, status, &decision, (snapshot, options));
             let tasks = cause.as_ref().and_then(|cause| {
-                replacement::tasks(cause, spec, &decision.clusters, snapshot, now)
+                replacement::tasks(cause, spec, status, &decision.clusters, snapshot, now)
             });
-            let tasks = tasks.map(|it| replacement::ordered(spec, status, it));
             let steady = options.behaviour == Behaviour::Muster;
             let clusters = if steady && is_same(&decision.clusters, &spec.clusters) {
                 spec.clusters.clone()
@@ -289,11 +288,10 @@ fn withdraw(
         }
     }
     let tasks = after.graceful_eviction_tasks;
-    let is_changed = tasks != subject.spec.graceful_eviction_tasks;
     Some(Placed {
         clusters: Vec::new(),
         applied_placement: record,
-        tasks: is_changed.then(|| replacement::ordered(subject.spec, subject.status, tasks)),
+        tasks: replacement::changed(subject.spec, subject.status, tasks),
     })
 }
 

@@ -130,6 +130,7 @@ impl Cause {
 pub fn tasks(
     cause: &Cause,
     spec: &ResourceBindingSpec,
+    status: &ResourceBindingStatus,
     chosen: &[TargetCluster],
     snapshot: &Snapshot,
     now: Timestamp,
@@ -157,17 +158,20 @@ pub fn tasks(
             ..GracefulEvictionTask::default()
         });
     }
-    let changed = after.graceful_eviction_tasks != spec.graceful_eviction_tasks;
-    changed.then_some(after.graceful_eviction_tasks)
+    changed(spec, status, after.graceful_eviction_tasks)
 }
 
-/// Returns eviction tasks with the one last that brought a state which no copy has used yet: the
-/// next copy is given that of the last task (Karmada's rule).
-pub fn ordered(
+/// Returns new eviction tasks of a binding; `None` if it has the same already. The one that brought
+/// a state which no copy has used yet comes last: the next copy is given that of the last task
+/// (Karmada's rule).
+pub fn changed(
     spec: &ResourceBindingSpec,
     status: &ResourceBindingStatus,
     mut tasks: Vec<GracefulEvictionTask>,
-) -> Vec<GracefulEvictionTask> {
+) -> Option<Vec<GracefulEvictionTask>> {
+    if tasks == spec.graceful_eviction_tasks {
+        return None;
+    }
     let reports = &status.aggregated_status;
     let leaves = |it: &&TargetCluster| tasks.iter().any(|task| task.from_cluster == it.name);
     let mut left = spec.clusters.iter().filter(leaves);
@@ -175,7 +179,7 @@ pub fn ordered(
     if let Some(brought) = spec.graceful_eviction_tasks.last().filter(|_| is_unused) {
         tasks.sort_by_key(|task| task.from_cluster == brought.from_cluster);
     }
-    tasks
+    Some(tasks)
 }
 
 /// Returns whether a workload asks for more replicas than its clusters have: together, or each
@@ -301,7 +305,8 @@ mod tests {
             clusters.depart("a");
         }
         let now = Timestamp::UNIX_EPOCH;
-        let tasks = tasks(&Cause::Requested, &spec, &chosen.clusters, &clusters, now);
+        let (cause, status) = (Cause::Requested, ResourceBindingStatus::default());
+        let tasks = tasks(&cause, &spec, &status, &chosen.clusters, &clusters, now);
         let mut told = Vec::new();
         for task in tasks.unwrap_or_default() {
             let mode = task.purge_mode.unwrap();
@@ -319,6 +324,7 @@ mod tests {
         let chosen = placed(deployment(4, &json!({})), &[("b", 2)]).clusters;
         let clusters = snapshot(&[cluster("a", 10), cluster("b", 10)]);
         let now = Timestamp::from_second(60).unwrap();
+        let status = ResourceBindingStatus::default();
         let switched = Cause::GroupSwitched {
             from: "home".to_owned(),
             to: "away".to_owned(),
@@ -333,7 +339,7 @@ mod tests {
                 "a is no target any more since affinity group away took the place of home",
             ),
         ] {
-            let told = tasks(&cause, &spec, &chosen, &clusters, now);
+            let told = tasks(&cause, &spec, &status, &chosen, &clusters, now);
             let expected = json!([{
                 "fromCluster": "a", "purgeMode": "Gracefully", "replicas": 2,
                 "reason": "PlacementChanged", "message": message, "producer": "Scheduler",
@@ -360,7 +366,8 @@ mod tests {
                 purge_mode: Some(PurgeMode::Gracefully),
                 ..GracefulEvictionTask::default()
             });
-            after.graceful_eviction_tasks = ordered(&spec, &status, after.graceful_eviction_tasks);
+            let tasks = changed(&spec, &status, after.graceful_eviction_tasks);
+            after.graceful_eviction_tasks = tasks.unwrap();
             assert_eq!(after.state_given("a").is_some(), is_given, "{health}");
         }
     }
