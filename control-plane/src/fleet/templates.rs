@@ -250,8 +250,8 @@ impl Templates {
         }
     }
 
-    /// Returns whether the API server does not serve a kind any more whose templates are known as
-    /// they were until then.
+    /// Returns whether the API server has stopped serving a kind, so that its templates are known
+    /// only as they were before.
     pub fn is_outdated(&self, kind: &Kind) -> bool {
         match self.read().get(kind).map(|entry| &entry.watched) {
             Some(Watched::Following { informer, .. }) => {

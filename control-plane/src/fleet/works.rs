@@ -194,7 +194,7 @@ impl WorkIndex {
             .collect()
     }
 
-    /// Returns the clusters of the Works that name a binding, which are not read for that.
+    /// Returns the clusters of the Works that name a binding, without reading these Works.
     pub fn clusters_of(&self, binding: &BindingKey) -> HashSet<String> {
         let index = self.by_binding.lock();
         let places = index.get(binding).into_iter().flatten();

@@ -247,8 +247,8 @@ impl ResourceBindingSpec {
     }
 
     /// Returns the labels that a failover saved for the copy in a cluster, unless `reports` say
-    /// that this copy has been healthy with them, or that another one runs: then they are of the
-    /// past, and the running copy would be given them if it stayed alone.
+    /// that this copy is healthy, which has used them, or that of another target: a copy that runs
+    /// without them would be given them late, once it is the only one.
     pub fn unused_state(
         &self,
         cluster: &str,

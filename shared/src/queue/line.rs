@@ -63,8 +63,9 @@ impl<K: Clone + Eq + Hash> Line<K> {
         self.take_of(rank)
     }
 
-    /// Takes the first key of a lower rank than the highest one that is due out of the line: of the
-    /// lowest for 0, and of the others in turn for higher numbers. With one rank, it is of that.
+    /// Takes the first key that is due of one rank out of the line, of the ranks below the highest
+    /// that is due, or of that where it is the only one: of the lowest for 0, and of the others in
+    /// turn for higher numbers.
     pub fn take_lower(&mut self, now: Instant, nth: usize) -> Option<K> {
         self.arrive(now);
         let lower = self.due.len().saturating_sub(1).max(1);

@@ -69,8 +69,8 @@ const DRAIN: Duration = Duration::from_secs(10);
 
 /// Rank of keys that are added before the work begins.
 const BACKLOG: i32 = -1;
-/// One of so many keys is one of a lower rank, so that these do not wait for ever in a fleet that
-/// is never at rest.
+/// Number of keys of which one is of a lower rank, so that these do not wait for ever in a fleet
+/// that is never at rest.
 const LOWER_EACH: usize = 8;
 
 /// Result of successful work on a key.

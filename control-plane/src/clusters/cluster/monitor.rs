@@ -75,7 +75,7 @@ pub enum Verdict {
 #[derive(Clone, Debug)]
 pub struct Liveness {
     heard: Instant,
-    /// When the lease was last seen to be renewed, or the listening began.
+    /// Time at which the lease was last seen to be renewed, or at which the listening began.
     renewal_heard: Instant,
     ready: Option<Condition>,
     renewed: Option<Timestamp>,

@@ -27,7 +27,7 @@ use crate::fleet::api_error::ApiError;
 
 /// Time after which a namespace is looked for again that is not there yet.
 const MISSING: Duration = Duration::from_secs(5);
-/// Time after which it is tried again to create what may not be created.
+/// Time after which roles are created again that the control plane was forbidden to create.
 const FORBIDDEN: Duration = Duration::from_mins(10);
 
 /// A cluster, and the namespace in which the roles of its agent may be missing.
@@ -54,7 +54,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         });
 }
 
-/// Returns what is to be looked at once a namespace was deleted.
+/// Returns the clusters whose agents may have lost roles with a namespace, each with its name.
 fn keys(fleet: &Fleet, namespace: &str) -> Vec<Key> {
     let clusters = match cluster_of_execution_namespace(namespace) {
         Some(cluster) => vec![cluster.to_owned()],
@@ -88,7 +88,7 @@ async fn check(fleet: &Fleet, name: &str, namespace: &str) -> Result<Next, acces
     }
     let all = access::of_member(name)?;
     let given = match given(fleet, &all).await {
-        // Whoever may not read these makes none.
+        // A control plane that may not read the binding makes no roles.
         Err(error) if error.is_lasting() => None,
         given => given?,
     };
@@ -128,8 +128,8 @@ fn tell_missing(fleet: &Fleet, cluster: &Cluster, namespace: &str, error: &ApiEr
     fleet.events.warn(cluster, "AgentRolesMissing", note);
 }
 
-/// Returns the metadata of what gives the agent of a member its rights beyond namespaces; `None` if
-/// it was not given any, or they were taken away.
+/// Returns the metadata of the binding that gives the agent of a member its rights beyond
+/// namespaces; `None` if there is none, or it was taken away.
 async fn given(fleet: &Fleet, all: &[DynamicObject]) -> Result<Option<ObjectMeta>, ApiError> {
     // The first is the agent's own; the others concern certificates and tokens.
     let binding = all
@@ -205,7 +205,7 @@ mod tests {
         stand
     }
 
-    /// Has the lease of the member missing, and everything looked at as after a start.
+    /// Deletes the lease of the member, and shows its Cluster anew, as a start does.
     async fn look_again(stand: &Stand, sync_mode: &str) {
         stand.api.delete("leases", CLUSTER_NAMESPACE, "m1");
         stand.api.delete("clusters", "", "m1");

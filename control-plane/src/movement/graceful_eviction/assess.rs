@@ -243,7 +243,7 @@ impl Facts<'_> {
 }
 
 /// Returns the time at which the grace period of the policy ends the task even if nothing else
-/// does. Without one time alone removes nothing: the proposal deprecates
+/// does. Without one, time alone removes nothing: the proposal deprecates
 /// `--graceful-eviction-timeout`.
 fn end(task: &GracefulEvictionTask, created: Timestamp) -> Option<Timestamp> {
     let seconds = task.grace_period_seconds?;

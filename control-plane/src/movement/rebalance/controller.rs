@@ -55,7 +55,7 @@ struct Memory {
     asked: BTreeMap<WorkloadReference, Made>,
     /// When the status was written last.
     written: Option<Instant>,
-    /// What was told of workloads that nothing is asked for yet.
+    /// Reasons why workloads are not placed anew yet that events have told.
     told: BTreeSet<&'static str>,
 }
 
@@ -125,7 +125,7 @@ struct Pass {
     news: BTreeMap<WorkloadReference, Progress>,
     /// Workloads that are asked for and not answered.
     asked: usize,
-    /// Workloads that wait for something that need not come, and for what.
+    /// Workloads that are not placed anew before the binding or a pause changes, and why.
     held: Vec<(WorkloadReference, &'static str)>,
     /// Whether something could not be written now.
     is_overtaken: bool,
@@ -295,7 +295,8 @@ impl Pass {
     }
 }
 
-/// Tells of workloads that wait for something that need not come: once for each reason.
+/// Tells of workloads that are not placed anew before the binding or a pause changes: by one event
+/// for each reason, once.
 fn tell_of_held(
     fleet: &Fleet,
     rebalancer: &WorkloadRebalancer,

@@ -31,7 +31,7 @@ pub(super) enum Requested {
     Answered,
     /// There is no binding.
     NoBinding,
-    /// Nothing is asked, or comes of it, before the binding or a pause changes, because of this.
+    /// Nothing is asked, or comes of it, before the binding or a pause changes, for this reason.
     Held(&'static str),
     /// The binding cannot be written now.
     Later,

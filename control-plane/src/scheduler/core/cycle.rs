@@ -184,8 +184,8 @@ fn count<T>(list: &[T]) -> i64 {
     i64::try_from(list.len()).unwrap_or(i64::MAX)
 }
 
-/// Returns shares of so many replicas that are left for clusters, in order: for each what it holds
-/// at most, and one at least as long as there are some.
+/// Returns the shares that clusters keep, in order, of the replicas that are left: each keeps what
+/// it holds at most, and one at least while there are any.
 fn at_most_held<'a>(clusters: &[&Candidate<'a>], mut left: i64) -> Vec<Share<'a>> {
     let later = (0..count(clusters)).rev();
     let shares = clusters.iter().zip(later).map(|(it, later)| {
@@ -569,11 +569,11 @@ impl<'a> Trial<'a> {
         Ok(shares)
     }
 
-    /// Returns the shares with those of clusters in which dispatching is suspended, and which would
-    /// get none, since the workload asks for fewer replicas, for example: a copy would be deleted
-    /// where nothing is to change. Those that live keep what they hold, or what is left of it
-    /// beside one replica for each other one, and the other clusters share the rest. A cluster that
-    /// has lost its weight was given up by a person.
+    /// Returns the shares, with some for clusters in which dispatching is suspended and that the
+    /// division leaves without any, as it may when the workload asks for fewer replicas: their
+    /// copies would be deleted where nothing is to change. Copies that live keep the replicas that
+    /// they hold, as far as one is left for each other copy of a suspended cluster, and the other
+    /// clusters share the rest. A cluster that has lost its weight was given up by a person.
     fn with_suspended(
         &self,
         selected: &[Candidate<'a>],

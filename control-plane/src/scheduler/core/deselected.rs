@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::outcome::Placed;
 
-/// Clusters that the annotation names: all annotations of an object hold 256 KiB.
+/// Number of clusters that the annotation names at most: all annotations of an object hold 256 KiB.
 const MOST: usize = 1000;
 
 /// Returns the names of the clusters that edits of the policy have taken from a binding.
@@ -24,8 +24,8 @@ pub fn deselected(binding: &AnyBinding) -> impl Iterator<Item = &str> {
 }
 
 /// Returns the annotation as it is to be written with a new result; `None` where it stays as it is.
-/// A cluster that is left by an eviction task is left by a move, and one that is chosen again is
-/// none of them.
+/// It names no cluster that has an eviction task, which a move leaves, and none that is chosen
+/// again.
 pub fn written(binding: &AnyBinding, placed: &Placed) -> Option<Value> {
     let spec = &binding.spec;
     let applied = binding.applied_placement();

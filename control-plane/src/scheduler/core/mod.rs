@@ -60,7 +60,7 @@ pub struct Options {
     /// Whether a workload with components goes where all of them have room (gate
     /// MultiplePodTemplatesScheduling).
     pub components: bool,
-    /// Whose behaviour counts where no other option says.
+    /// Behaviour where Muster and Karmada differ by choice and no other option decides.
     pub behaviour: Behaviour,
 }
 
@@ -129,10 +129,11 @@ impl Options {
     }
 }
 
-/// Whose behaviour decisions have. Those of Karmada are compared with recorded ones.
+/// Behaviour of decisions where Muster and Karmada differ by choice. Tests compare that of Karmada
+/// with decisions recorded from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Behaviour {
-    /// That of Muster:
+    /// Behaviour of Muster:
     /// - a toleration for a limited time admits nothing new: the workload would be evicted at the
     ///   end of that time, and come back without end;
     /// - affinity groups before the one in use are tried last: a workload has to have a place;
@@ -146,9 +147,9 @@ pub enum Behaviour {
     /// - a cluster with a taint of effect `PreferNoSchedule` is chosen after others.
     #[default]
     Muster,
-    /// That of Karmada, which does none of this: only constraints by cluster and by region are met,
-    /// the others require the field; the best cluster comes first, so that a change of capacity
-    /// changes the result; unknown clusters count as deleted.
+    /// Behaviour of Karmada, which does nothing of what Muster adds: only constraints by cluster
+    /// and by region are met, the others require the field; the best cluster comes first, so that
+    /// a change of capacity changes the result; unknown clusters count as deleted.
     Karmada,
 }
 
