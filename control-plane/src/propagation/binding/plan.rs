@@ -298,7 +298,7 @@ fn is_healthy(status: &WorkStatus) -> bool {
 }
 
 /// Returns whether a Work that is as `is_meant` says can be made for a cluster.
-fn is_rendered(
+pub(super) fn is_rendered(
     make: &Result<Prepared, Error>,
     cluster: &str,
     is_meant: impl Fn(&Rendered) -> bool,

@@ -14,8 +14,7 @@ use muster_shared::queue::Next;
 use serde_json::json;
 
 use super::error::Error;
-use super::plan::{Plan, Wanted};
-use super::prepare::Prepared;
+use super::plan::{Plan, Wanted, is_rendered};
 use super::write::lead;
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
@@ -31,30 +30,25 @@ pub(super) async fn suspend_others(
     plan: &Plan<'_>,
 ) -> Result<Next, Error> {
     let mut next = Next::Done;
-    let is_to_be = |work: &CachedWork| {
-        let is_meant = |it: &str| wanted.spec.dispatching_suspended_in(it);
-        work.suspend_dispatching != Some(true) && cluster_of(work).is_some_and(is_meant)
-    };
-    for work in wanted.works.iter().filter(|it| is_to_be(it)) {
+    for work in wanted.works {
+        let Some(cluster) = cluster_of(work) else {
+            continue;
+        };
+        let is_meant = wanted.spec.dispatching_suspended_in(cluster);
+        if !is_meant || work.suspend_dispatching == Some(true) {
+            continue;
+        }
         let is_removed = plan.remove.iter().any(|it| Arc::ptr_eq(it.work, work));
         let is_going = is_removed || fleet.deleted_works.is_to_go(work);
-        if !is_going && !is_rendered(plan, work) {
+        // A Work that is about to be written is written as it has to be.
+        let name = work.metadata.name.as_ref();
+        let is_written =
+            plan.hold.is_none() && is_rendered(&plan.make, cluster, |it| Some(&it.name) == name);
+        if !is_going && !is_written {
             next = next.sooner(suspend(fleet, client, work).await?);
         }
     }
     Ok(next)
-}
-
-/// Returns whether a Work is about to be written as it has to be.
-fn is_rendered(plan: &Plan<'_>, work: &CachedWork) -> bool {
-    let Ok(Prepared::Works { rendered, .. }) = &plan.make else {
-        return false;
-    };
-    let (namespace, name) = (&work.metadata.namespace, &work.metadata.name);
-    plan.hold.is_none()
-        && rendered
-            .iter()
-            .any(|it| namespace.as_ref() == Some(&it.namespace) && name.as_ref() == Some(&it.name))
 }
 
 async fn suspend(fleet: &Fleet, client: &Client, work: &CachedWork) -> Result<Next, Error> {
