@@ -59,22 +59,31 @@ pub enum Strength {
 /// empty label selector means everything and still counts as labels; one that cannot be understood
 /// means nothing.
 pub fn strength(selector: &ResourceSelector, subject: Subject<'_>) -> Strength {
-    if selector.api_version != subject.kind.api_version || selector.kind != subject.kind.kind {
-        return Strength::Mismatch;
-    }
-    if given(selector.namespace.as_deref())
-        .is_some_and(|namespace| subject.namespace != Some(namespace))
-    {
+    let kind = (&*subject.kind.api_version, &*subject.kind.kind);
+    if !may_mean(selector, kind, (subject.namespace, subject.name)) {
         return Strength::Mismatch;
     }
     match (given(selector.name.as_deref()), &selector.label_selector) {
-        (Some(name), _) if name == subject.name => Strength::Name,
+        (Some(_), _) => Strength::Name,
         (None, None) => Strength::All,
         (None, Some(selector)) if matches_labels(selector, |key| subject.labels.get(key)) => {
             Strength::Labels
         }
-        (Some(_), _) | (None, Some(_)) => Strength::Mismatch,
+        (None, Some(_)) => Strength::Mismatch,
     }
+}
+
+/// Returns whether a selector may mean an object, which it does if the object has the right labels.
+/// The kind is given with its API version, and the name with its namespace.
+pub fn may_mean(
+    selector: &ResourceSelector,
+    (api_version, kind): (&str, &str),
+    (namespace, name): (Option<&str>, &str),
+) -> bool {
+    selector.api_version == api_version
+        && selector.kind == kind
+        && given(selector.namespace.as_deref()).is_none_or(|it| namespace == Some(it))
+        && given(selector.name.as_deref()).is_none_or(|it| it == name)
 }
 
 /// Returns a text that is neither absent nor empty, which mean the same.

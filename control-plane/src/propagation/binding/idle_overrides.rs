@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_shared::api::any_policy::AnyOverridePolicy;
-use muster_shared::api::binding::ObjectReference;
 use muster_shared::api::policy::{ClusterAffinity, ResourceSelector};
 use muster_shared::controller::Controller;
 use muster_shared::events::EventType;
@@ -18,7 +17,7 @@ use muster_shared::watch::Change;
 use super::overriding::widened;
 use crate::fleet::Fleet;
 use crate::fleet::policy::PolicyKey;
-use crate::fleet::selection::{Strength, Subject, given, strength};
+use crate::fleet::selection::{Strength, Subject, given, may_mean, strength};
 use crate::fleet::template::TemplateKey;
 use crate::fleet::template_event::Lookup;
 
@@ -83,7 +82,10 @@ fn idle_selectors(fleet: &Fleet, policy: &AnyOverridePolicy) -> Vec<String> {
             break;
         }
         let resource = &binding.spec.resource;
-        let may_select = |it: &ResourceSelector| may_select(it, resource);
+        let kind = (&*resource.api_version, &*resource.kind);
+        let name = (given(resource.namespace.as_deref()), &*resource.name);
+        let may_select = |it: &ResourceSelector| may_mean(it, kind, name);
+        // A template is decoded for its labels, which takes long for each of a large fleet.
         if !idle.iter().any(|(_, it)| may_select(it)) {
             continue;
         }
@@ -104,19 +106,6 @@ fn idle_selectors(fleet: &Fleet, policy: &AnyOverridePolicy) -> Vec<String> {
         )
     };
     idle.into_iter().map(told).collect()
-}
-
-/// Returns whether a selector selects the object of a binding, whatever its labels are. These are
-/// known once the template is decoded, which takes long for each of a large fleet.
-fn may_select(selector: &ResourceSelector, resource: &ObjectReference) -> bool {
-    let is_meant = |text: Option<&str>, found: Option<&str>| {
-        given(text).is_none_or(|text| Some(text) == found)
-    };
-    let namespace = given(resource.namespace.as_deref());
-    selector.kind == resource.kind
-        && selector.api_version == resource.api_version
-        && is_meant(selector.name.as_deref(), Some(&*resource.name))
-        && is_meant(selector.namespace.as_deref(), namespace)
 }
 
 /// Returns what is told of the rules of a policy that are for no cluster. Nothing is told in a
