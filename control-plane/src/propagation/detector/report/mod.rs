@@ -332,9 +332,7 @@ mod tests {
                 ("propagationpolicies", "kube-system")
             };
             let mut stand = Stand::new([(plural, policy), ("deployments", template)]);
-            stand.api.serve_deployments();
-            crate::propagation::detector::start(&stand.fleet, &mut stand.tasks);
-            stand.follow().await;
+            detect(&mut stand).await;
             pass(120).await;
             let told = stand.api.object(plural, namespace, "web");
             let told = told.expect("it stays")["status"].clone();
@@ -358,9 +356,7 @@ mod tests {
         });
         let objects = [("propagationpolicies", policy()), ("deployments", template)];
         let mut stand = Stand::new(objects);
-        stand.api.serve_deployments();
-        crate::propagation::detector::start(&stand.fleet, &mut stand.tasks);
-        stand.follow().await;
+        detect(&mut stand).await;
         pass(120).await;
         let told = stand.api.object("propagationpolicies", "shop", "web");
         let told = told.expect("it stays")["status"].clone();
