@@ -7,7 +7,6 @@ use std::time::Duration;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::controller::{Controller, Watched as _};
 use muster_shared::events::EventType;
-use muster_shared::names::label;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::Presence;
@@ -20,6 +19,7 @@ use super::bound::Bound;
 use super::build::{self, Wanted};
 use super::candidates::Candidates;
 use super::error::Error;
+use super::in_charge::claiming_controller;
 use super::lazy::activates;
 use super::priority::{Classes, Priority};
 use super::refused::Refused;
@@ -29,7 +29,6 @@ use super::{claims, dependencies, policies};
 use crate::fleet::Fleet;
 use crate::fleet::binding::{BindingKey, Bindings};
 use crate::fleet::claim::Claim;
-use crate::fleet::labelled::Labelled as _;
 use crate::fleet::parked::Parked;
 use crate::fleet::policy::{Policy, PolicyKey};
 use crate::fleet::remade::Remade;
@@ -261,9 +260,7 @@ impl Detector {
             // When its kind is listed, it is heard of.
             Lookup::Absent | Lookup::Unknown => return Ok(Next::Done),
         };
-        let claimed_elsewhere = template
-            .label(label::CLAIMED_BY)
-            .is_some_and(|by| !by.is_empty());
+        let claimed_elsewhere = claiming_controller(&template).is_some();
         if template.is_deleting() || claimed_elsewhere || !self.scope.admits(key) {
             return Ok(Next::Done);
         }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::names::label;
 use muster_shared::queue::Next;
 use muster_shared::watch::{Doubt, Presence};
 
@@ -13,10 +14,17 @@ use super::kinds::kinds_of;
 use super::select::{selects, winner};
 use crate::fleet::binding::BindingKey;
 use crate::fleet::claim::Claim;
+use crate::fleet::labelled::Labelled as _;
 use crate::fleet::policy::{Policy, PolicyKey};
-use crate::fleet::selection::Subject;
+use crate::fleet::selection::{Subject, given};
 use crate::fleet::template::{Template, TemplateKey};
 use crate::fleet::template_event::{KindState, Lookup};
+
+/// Returns the controller that a template belongs to by its label. No policy propagates such a
+/// template.
+pub(super) fn claiming_controller(template: &Template) -> Option<&str> {
+    given(template.label(label::CLAIMED_BY))
+}
 
 impl Detector {
     /// Returns the claim on a template that is written on its binding, and may not have been

@@ -13,7 +13,6 @@ use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::policy::PropagationStatus;
 use muster_shared::api::scope::ResourceScope;
 use muster_shared::controller::Controller;
-use muster_shared::names::label;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::outline::Outline;
@@ -24,12 +23,12 @@ use self::decide::{Nothing, Tally};
 use super::audits::{BEHIND, look_again};
 use super::controller::Detector;
 use super::error::Error;
+use super::in_charge::claiming_controller;
 use super::kinds::kinds_of;
 use super::select::selects;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::claim::Claim;
-use crate::fleet::labelled::Labelled as _;
 use crate::fleet::policy::{Policy, PolicyKey};
 use crate::fleet::selection::Subject;
 use crate::fleet::served::Served;
@@ -238,8 +237,7 @@ impl Detector {
     }
 
     fn why_not(&self, policy: &Policy, key: &TemplateKey, template: &Template) -> Nothing {
-        let owner = template.label(label::CLAIMED_BY);
-        if let Some(owner) = owner.filter(|it| !it.is_empty()) {
+        if let Some(owner) = claiming_controller(template) {
             return Nothing::ClaimedByController {
                 template: key.to_string(),
                 by: owner.to_owned(),
