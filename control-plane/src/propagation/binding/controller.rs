@@ -248,7 +248,7 @@ fn concerned(keeping: &Since<BindingKey>, change: &Change<AnyBinding>) -> Option
     (is_news || keeping.has(&key)).then_some(key)
 }
 
-/// Says what waits for a binding to be looked at. The most urgent comes last.
+/// Urgency with which a binding is reconciled, by what its Works lack. The most urgent comes last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Urgency {
     /// Changes and removals of Works.
