@@ -179,7 +179,7 @@ admission, and no field manager owns it. The field manager of the chart is the o
 {{- end -}}
 {{- end }}
 
-{{- /* Tokens of service accounts name their issuer. The first one of the command issues them, and all of the command are accepted. */ -}}
+{{- /* Tokens of service accounts name their issuer. The API server issues them under the first one of its command, and accepts those of all. */ -}}
 {{- define "muster.preflight.issuer" -}}
 {{- if and .Values.preflight .Release.IsUpgrade (eq .Values.fleetApi.mode "bundled") -}}
 {{- $api := .Values.fleetApi -}}

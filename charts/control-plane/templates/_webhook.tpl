@@ -31,7 +31,7 @@
 {{- $webhook := .Values.webhook }}
 {{- $bundle := $webhook.caBundle | b64enc }}
 {{- if and (eq .Values.fleetApi.mode "bundled") (not (include "muster.webhook.secret" .)) }}
-{{- /* The control plane makes its own certificate, and leaves an authority alone that is applied here. */}}
+{{- /* The control plane makes the certificate, and writes its authority only where none is applied here. */}}
 {{- $bundle = "" }}
 {{- end }}
 {{- if and (not $bundle) (include "muster.webhook.secret" .) }}
