@@ -193,7 +193,7 @@ async fn written_by(
     Ok(found.and_then(|it| it.metadata.annotations?.remove(VERSION)))
 }
 
-/// Returns the names of what was applied while admission was on.
+/// Returns what was applied while admission was on, by kind and name alone.
 pub(super) fn admission() -> impl Iterator<Item = DynamicObject> {
     ADMISSION.into_iter().map(|kind| {
         let kind = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind);

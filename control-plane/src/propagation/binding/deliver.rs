@@ -114,8 +114,8 @@ async fn wait_for_data(
     } = *wanted;
     let mut closed = Vec::new();
     if spec.data_replication.is_some() {
-        // Where a share of none gets no Work, one without replicas is that of a workload that was
-        // scaled to zero where it is.
+        // Where a share of zero replicas gets no Work, a Work without replicas is a copy like any
+        // other: that of a workload which was scaled to zero in its cluster.
         let keeps_empty = fleet.settings.enable_empty_workload_propagation;
         for target in &wanted.scope.targets {
             let cluster = &target.name;

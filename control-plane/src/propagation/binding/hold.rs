@@ -44,7 +44,7 @@ pub struct Hold<'a> {
 pub enum Asked {
     /// Nobody has asked for the removal yet.
     NotYet,
-    /// It counts as asked for when the task began: nothing puts the time off that began then.
+    /// The removal counts as asked for since the task began: nothing puts its time off.
     WithItsTask,
     /// The removal was asked for at this time.
     At(Timestamp),

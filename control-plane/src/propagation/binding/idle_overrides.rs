@@ -50,7 +50,7 @@ fn edited(fleet: &Fleet, change: &Change<AnyOverridePolicy>) -> Option<PolicyKey
         // One of the first list is not new.
         None => fleet.override_policies.of(namespace).is_synced(),
     };
-    // What is edited while this process stands by, the one that leads has told.
+    // The process that leads tells of what is edited while this one stands by.
     let is_news = is_news && fleet.leadership.is_current();
     let name = new.metadata.name.as_deref().unwrap_or_default();
     is_news.then(|| PolicyKey::new(namespace, name))

@@ -133,8 +133,8 @@ impl<'a> Plan<'a> {
         let (going, waiting): (Vec<_>, Vec<_>) = unwanted.partition(|(_, it)| may_go(it));
         let reason = |cluster: &str| {
             let allows = |(placement, taken): &(Arc<Placement>, BTreeSet<String>)| {
-                // A copy that stayed would run beside the new one, which must not be. Labels and
-                // fields of another cluster may have changed by themselves.
+                // Where the old copy goes first, selectors keep none beside the new one. Labels and
+                // fields of a cluster that no edit has taken away may have changed by themselves.
                 let is_taken = !goes_first && taken.contains(cluster);
                 removal::allows(placement, |it| {
                     if is_taken {

@@ -215,7 +215,7 @@ async fn decided(
         });
         let is_holder = holders.iter().any(|it| it == cluster);
         let is_demoted = order.is_some_and(|it| it.step == Some(Step::Secondary));
-        // It may have the primary, or the workload, although it is to have neither.
+        // The cluster may still have the primary, or the workload, although it is to have neither.
         let is_judged = !is_holder && !is_demoted;
         let reach = if is_heard(fleet, cluster) {
             Reach::Heard

@@ -62,7 +62,7 @@ impl Detector {
         }
         let templates = &self.fleet.templates;
         match templates.get(&bound) {
-            // What it was is no reason to leave what it is now where it was.
+            // The API serves the bound version no more, so that this one carries the edits since.
             Lookup::Found(_) if templates.is_outdated(&bound.kind) => None,
             Lookup::Found(it) if selects(policy, Subject::of(&bound.kind, &it)) => Some(Next::Done),
             Lookup::Unknown if kinds_of(policy.spec(), &self.scope).contains(&*bound.kind) => {
