@@ -367,9 +367,8 @@ async fn sync(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<Next, 
     };
     let plan = Plan::of(&wanted, make, &facts);
     // So may one that waits for others and is not removed any more.
-    let is_removed =
-        |work: &Arc<CachedWork>| plan.remove.iter().any(|it| Arc::ptr_eq(it.work, work));
-    for work in works.iter().filter(|it| !is_wanted(it) && !is_removed(it)) {
+    let is_waiting = |work: &Arc<CachedWork>| !is_wanted(work) && !plan.removes(work);
+    for work in works.iter().filter(|it| is_waiting(it)) {
         _ = fleet.deleted_works.stays(&client, work).await;
     }
     let due = memory.due(fleet, key, &binding, &plan);

@@ -181,6 +181,11 @@ impl<'a> Plan<'a> {
             make,
         }
     }
+
+    /// Returns whether a Work is deleted.
+    pub(super) fn removes(&self, work: &Arc<CachedWork>) -> bool {
+        self.remove.iter().any(|it| Arc::ptr_eq(it.work, work))
+    }
 }
 
 /// Returns whether the policy asks for the copy in a cluster that is left to go at once.

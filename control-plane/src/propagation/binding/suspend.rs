@@ -4,8 +4,6 @@
 //!
 //! Nothing is resumed here: what such a Work says may be what dispatching was suspended for.
 
-use std::sync::Arc;
-
 use kube::Client;
 use kube::api::Api;
 use muster_shared::api::work::Work;
@@ -38,8 +36,7 @@ pub(super) async fn suspend_others(
         if !is_meant || work.suspend_dispatching == Some(true) {
             continue;
         }
-        let is_removed = plan.remove.iter().any(|it| Arc::ptr_eq(it.work, work));
-        let is_going = is_removed || fleet.deleted_works.is_to_go(work);
+        let is_going = plan.removes(work) || fleet.deleted_works.is_to_go(work);
         // A Work that is about to be written is written as it has to be.
         let name = work.metadata.name.as_ref();
         let is_written =
