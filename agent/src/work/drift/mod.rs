@@ -9,7 +9,7 @@
 //! | [`normalized`] | it is as the server answered this same apply | digests of such objects |
 //! | [`lists`] | the first list of its kind showed it so | digests, for the first minute |
 //!
-//! An object of which the member leaves fields out is applied again after a pause, however it is.
+//! An answer that lacks fields because the member does not know them counts for some minutes only.
 //!
 //! Two other memories of the agent do not take part. [`waits`](super::waits) has the times of
 //! repairs: it decides when a difference is repaired, not whether there is one.
@@ -25,7 +25,6 @@ mod rival;
 mod scaled;
 mod settled;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -60,16 +59,6 @@ pub struct Drift {
 struct State {
     normalized: Normalized,
     lists: FirstLists,
-    left_out: HashMap<ObjectKey, LeftOut>,
-}
-
-/// Fields of an object that the member does not know and has left out.
-#[derive(Debug)]
-struct LeftOut {
-    /// Words of the member about them.
-    words: String,
-    /// Time from which the object is applied again.
-    due: Instant,
 }
 
 impl Drift {
@@ -78,7 +67,6 @@ impl Drift {
         let state = State {
             normalized: Normalized::default(),
             lists: FirstLists::new(lists_come),
-            left_out: HashMap::new(),
         };
         Self {
             interpreters,
@@ -104,11 +92,12 @@ impl Drift {
         desired: &Value,
         observed: &Value,
     ) -> Result<Option<Difference>, muster_interpreter::Error> {
-        let is_due = self.tries_again(key).is_some_and(|pause| pause.is_zero());
         let last = self.state.lock().normalized.get(key);
+        let due = last.and_then(Pair::due);
+        let is_due = due.is_some_and(|due| due <= Instant::now());
         let outcome = self.differs(desired, observed, last.filter(|_| !is_due));
         if is_due && matches!(outcome, Ok(None)) {
-            self.state.lock().left_out.remove(key);
+            self.state.lock().normalized.set(key, None);
         }
         outcome
     }
@@ -145,22 +134,16 @@ impl Drift {
     pub fn applied(&self, key: &ObjectKey, desired: &Value, answer: &Value) {
         let normalized = !settled(desired, answer);
         let pair = normalized.then(|| Pair::of(desired, answer));
-        let mut state = self.state.lock();
-        state.normalized.set(key, pair);
-        state.left_out.remove(key);
+        self.state.lock().normalized.set(key, pair);
     }
 
     /// Records the server's answer to a write of which it left fields out, and its words about
     /// them. Returns whether they are news.
     pub fn left_out(&self, key: &ObjectKey, desired: &Value, answer: &Value, words: &str) -> bool {
-        let before = self.state.lock().left_out.remove(key);
-        self.applied(key, desired, answer);
-        let left_out = LeftOut {
-            words: words.to_owned(),
-            due: Instant::now() + LEFT_OUT_PAUSE,
-        };
-        self.state.lock().left_out.insert(key.clone(), left_out);
-        before.is_none_or(|before| before.words != words)
+        let due = Instant::now() + LEFT_OUT_PAUSE;
+        let pair = Pair::of(desired, answer).leaving_out(words, due);
+        let before = self.state.lock().normalized.set(key, Some(pair));
+        before.is_none_or(|before| !before.leaves_out(words))
     }
 
     /// Returns whether an object is as the member answered the same write, of which it left the
@@ -172,18 +155,14 @@ impl Drift {
         observed: &Value,
         words: &str,
     ) -> bool {
-        let state = self.state.lock();
-        let is_same = state.left_out.get(key).is_some_and(|it| it.words == words);
-        let last = state.normalized.get(key).filter(|_| is_same);
-        drop(state);
-        last.is_some_and(|last| last.is_unchanged(desired, observed))
+        let last = self.state.lock().normalized.get(key);
+        last.is_some_and(|last| last.leaves_out(words) && last.is_unchanged(desired, observed))
     }
 
     /// Returns the time after which an object is applied again although it is as the member
     /// answered; `None` if the member has left no field of it out.
     pub fn tries_again(&self, key: &ObjectKey) -> Option<Duration> {
-        let state = self.state.lock();
-        let due = state.left_out.get(key)?.due;
+        let due = self.state.lock().normalized.get(key)?.due()?;
         Some(due.saturating_duration_since(Instant::now()))
     }
 
@@ -218,7 +197,6 @@ impl Drift {
     pub fn gone(&self, key: &ObjectKey) {
         let mut state = self.state.lock();
         state.normalized.set(key, None);
-        state.left_out.remove(key);
         state.lists.doubt(key);
     }
 

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 
 use muster_shared::names::annotation;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::ObjectKey;
 use super::scaled::scaled_field;
@@ -15,10 +16,20 @@ use crate::digest::digest;
 
 /// What was sent, and what the server answered: an object before and after normalisation. Digests,
 /// so that no object is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Pair {
     sent: u64,
     answer: u64,
+    left_out: Option<LeftOut>,
+}
+
+/// Fields that the member does not know and has left out of its answer.
+#[derive(Clone, Copy, Debug)]
+struct LeftOut {
+    /// Digest of the words of the member about them.
+    words: u64,
+    /// Time from which the object is applied again.
+    due: Instant,
 }
 
 impl Pair {
@@ -27,16 +38,39 @@ impl Pair {
         Self {
             sent: digest(desired),
             answer: digest_of_content(answer, desired),
+            left_out: None,
+        }
+    }
+
+    /// Notes the words of the member about fields that it has left out, and the time from which the
+    /// object is applied again.
+    pub(super) fn leaving_out(self, words: &str, due: Instant) -> Self {
+        let words = digest(words);
+        Self {
+            left_out: Some(LeftOut { words, due }),
+            ..self
         }
     }
 
     /// Returns whether the same apply would be sent, and the object is as the server answered it.
     pub(super) fn is_unchanged(self, desired: &Value, observed: &Value) -> bool {
-        self == Self::of(desired, observed)
+        let now = Self::of(desired, observed);
+        (self.sent, self.answer) == (now.sent, now.answer)
+    }
+
+    /// Returns whether the member has left fields out with the same words.
+    pub(super) fn leaves_out(self, words: &str) -> bool {
+        self.left_out.is_some_and(|it| it.words == digest(words))
+    }
+
+    /// Returns the time from which the object is applied again although it is unchanged; `None` if
+    /// no field was left out.
+    pub(super) fn due(self) -> Option<Instant> {
+        self.left_out.map(|it| it.due)
     }
 }
 
-/// The last apply of each object whose answer did not look settled.
+/// The last apply of each object whose answer did not look settled, or lacks fields.
 #[derive(Debug, Default)]
 pub(super) struct Normalized {
     pairs: HashMap<ObjectKey, Pair>,
@@ -48,11 +82,11 @@ impl Normalized {
         self.pairs.get(key).copied()
     }
 
-    /// Records an apply; `None` for one whose answer looks settled.
-    pub(super) fn set(&mut self, key: &ObjectKey, pair: Option<Pair>) {
+    /// Records an apply; `None` for one whose answer looks settled. Returns the former one.
+    pub(super) fn set(&mut self, key: &ObjectKey, pair: Option<Pair>) -> Option<Pair> {
         match pair {
-            Some(pair) => _ = self.pairs.insert(key.clone(), pair),
-            None => _ = self.pairs.remove(key),
+            Some(pair) => self.pairs.insert(key.clone(), pair),
+            None => self.pairs.remove(key),
         }
     }
 
