@@ -471,7 +471,7 @@ impl Objects {
             }
             (outcome, _) => outcome?,
         };
-        // Where nothing else differs, the write changes nothing.
+        // The version stays if nothing was written, or if the write has changed nothing.
         let is_same = text(&object, "resourceVersion") == text(&observed, "resourceVersion");
         let change = if unknown.is_some() && is_same {
             Change::None

@@ -48,6 +48,16 @@ fn with_record(observed: &Value, entries: &[Value]) -> Option<Value> {
     Some(json!({"metadata": {"managedFields": entries, "resourceVersion": version}}))
 }
 
+/// Returns the merge patch that leaves of the `managedFields` of an object some entries, and the
+/// fields that this agent applied.
+fn with_applied(observed: &Value, fields: &Value, mut entries: Vec<Value>) -> Option<Value> {
+    entries.push(json!({
+        "manager": FIELD_MANAGER, "operation": "Apply", "apiVersion": observed["apiVersion"],
+        "fieldsType": "FieldsV1", "fieldsV1": fields,
+    }));
+    with_record(observed, &entries)
+}
+
 /// Field managers of a cluster's own controllers, whose fields stay theirs: the volume of a claim,
 /// for example.
 const CONTROLLERS: [&str; 2] = ["kube-controller-manager", "kube-scheduler"];
@@ -107,11 +117,7 @@ pub fn adoption(observed: &Value, clashes: Option<(&Value, &[Clash])>) -> Option
     if !is_any {
         return None;
     }
-    rest.push(json!({
-        "manager": FIELD_MANAGER, "operation": "Apply", "apiVersion": observed["apiVersion"],
-        "fieldsType": "FieldsV1", "fieldsV1": fields,
-    }));
-    with_record(observed, &rest)
+    with_applied(observed, &fields, rest)
 }
 
 /// Returns the merge patch that makes what this agent wrote where an apply was refused a part of
@@ -147,11 +153,10 @@ pub fn folded(observed: &Value, wanted: &Value) -> Option<Value> {
             rest.push(entry);
         }
     }
-    rest.push(json!({
-        "manager": FIELD_MANAGER, "operation": "Apply", "apiVersion": observed["apiVersion"],
-        "fieldsType": "FieldsV1", "fieldsV1": fields,
-    }));
-    with_record(observed, &rest).filter(|_| is_any)
+    if !is_any {
+        return None;
+    }
+    with_applied(observed, &fields, rest)
 }
 
 /// Takes a field of the spec out of a set of fields; returns it as a set.
