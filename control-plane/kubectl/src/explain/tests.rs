@@ -84,7 +84,7 @@ fn what_an_old_copy_waits_for_is_told_beside_it_and_of_a_job_that_no_grace_perio
     ];
     for (version, kind, parts) in [
         ("apps/v1", "Deployment", &waits[..]),
-        ("batch/v1", "Job", &[]),
+        ("batch/v1", "Job", &[&*undone]),
     ] {
         let (mut binding, snapshot) = scene();
         binding.spec.resource.api_version = version.into();
@@ -94,7 +94,7 @@ fn what_an_old_copy_waits_for_is_told_beside_it_and_of_a_job_that_no_grace_perio
         for part in parts {
             assert!(text.contains(part), "{part} in {text}");
         }
-        assert_eq!(text.contains(&undone), kind == "Job", "{text}");
+        assert_eq!(text.contains(UNDONE), kind == "Job", "{text}");
     }
 }
 
