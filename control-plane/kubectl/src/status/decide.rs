@@ -243,7 +243,10 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
             policies.any(|it| evicting(&it.spec).next().is_some())
         }),
         settings_from: snapshot.source,
-        paused: pauses.iter().map(|it| told(it, snapshot.now)).collect(),
+        paused: pauses
+            .iter()
+            .map(|it| it.told(|time| clock(time, snapshot.now)))
+            .collect(),
         paused_clusters: pauses.iter().map(|it| it.cluster.clone()).collect(),
         clusters: snapshot.clusters.as_ref().ok().map(Vec::len),
         not_well,
@@ -291,14 +294,6 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
     report.summary = Summary::of(&report, snapshot.now);
     report.unread = together(std::mem::take(&mut report.unread));
     report
-}
-
-/// Tells a pause, with its times as all others are told.
-fn told(pause: &Pause, now: Timestamp) -> String {
-    let times = pause.since.into_iter().chain(pause.until);
-    times.fold(pause.to_string(), |text, time| {
-        text.replace(&format!("{time:.0}"), &clock(time, now))
-    })
 }
 
 /// Counts the copies in each cluster that a person ordered something for.

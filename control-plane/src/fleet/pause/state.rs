@@ -186,32 +186,37 @@ impl Pause {
     pub fn holds(&self, now: Timestamp) -> bool {
         self.until.is_none_or(|until| now < until)
     }
+
+    /// Tells the pause in a sentence, with its times as `clock` writes them.
+    pub fn told(&self, clock: impl Fn(Timestamp) -> String) -> String {
+        let mut text = match &self.cluster {
+            None => "all movement is paused".to_owned(),
+            Some(cluster) => format!("movement out of {cluster} is paused"),
+        };
+        if !self.by.is_empty() {
+            text = format!("{text} by {}", self.by);
+        }
+        if let Some(since) = self.since {
+            text = format!("{text} since {}", clock(since));
+        }
+        // The reason may name a time, and is not to be taken for the end.
+        if !self.reason.is_empty() {
+            text = format!("{text} (reason: \"{}\")", self.reason);
+        }
+        text = match self.until {
+            Some(until) => format!("{text} until {}", clock(until)),
+            None => format!("{text} until somebody resumes it"),
+        };
+        if let Some(garbled) = &self.garbled {
+            text = format!("{text} (the record cannot be read whole: {garbled})");
+        }
+        text
+    }
 }
 
 impl fmt::Display for Pause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.cluster {
-            None => f.write_str("all movement is paused")?,
-            Some(cluster) => write!(f, "movement out of {cluster} is paused")?,
-        }
-        if !self.by.is_empty() {
-            write!(f, " by {}", self.by)?;
-        }
-        if let Some(since) = self.since {
-            write!(f, " since {since:.0}")?;
-        }
-        // The reason may name a time, and is not to be taken for the end.
-        if !self.reason.is_empty() {
-            write!(f, " (reason: \"{}\")", self.reason)?;
-        }
-        match self.until {
-            Some(until) => write!(f, " until {until:.0}")?,
-            None => f.write_str(" until somebody resumes it")?,
-        }
-        if let Some(garbled) = &self.garbled {
-            write!(f, " (the record cannot be read whole: {garbled})")?;
-        }
-        Ok(())
+        f.write_str(&self.told(|time| format!("{time:.0}")))
     }
 }
 
