@@ -454,7 +454,7 @@ impl Objects {
                 versioned["metadata"]["resourceVersion"] = json!(text(&mended, "resourceVersion"));
                 self.member.apply(key, &versioned, true).await?
             }
-            // The lists of a merge patch are whole.
+            // A merge patch, whose lists are whole, is taken where an apply does not fit.
             (Err(error), _) if error.is_misfit() => {
                 unknown = error.unknown_fields();
                 let is_known = |words: &String| {

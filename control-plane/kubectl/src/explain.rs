@@ -224,7 +224,7 @@ pub(super) struct Answer {
     need: Option<String>,
     /// Whether scheduling it now would change nothing.
     settled: bool,
-    /// What will become of it, in a sentence before the attempts.
+    /// Sentence before the attempts that says what will become of the workload.
     verdict: String,
     /// What would come of it, for each affinity group that would be tried. Empty without a
     /// placement.

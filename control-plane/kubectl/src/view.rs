@@ -78,7 +78,7 @@ pub(super) struct Member {
     pub since: Option<Timestamp>,
     /// Last renewal of its lease, by the clock of the member.
     pub last_heard: Option<Timestamp>,
-    /// Begin of its state: of one that is silent its last word.
+    /// Begin of the state; of a cluster that is silent, its last word.
     pub begun: Option<Timestamp>,
     pub taints: Vec<String>,
 }

@@ -98,7 +98,7 @@ pub(super) struct Snapshot {
     pub works: Result<Vec<ObjectMeta>, String>,
     /// Whether the gate is open; `None` if that is not known.
     pub failover: Option<bool>,
-    /// Where settings and gate come from.
+    /// Source of the settings and of the gate.
     pub source: Source,
     /// Flags that the leader publishes and this version does not know.
     pub unknown: Vec<String>,
@@ -415,7 +415,8 @@ pub(super) fn cluster_of(message: &str) -> Option<&str> {
     }
 }
 
-/// Returns all clusters that it tells of, that one first.
+/// Returns all clusters that the condition of an eviction tells of, each once, the one of
+/// [`cluster_of`] first.
 fn clusters_of(message: &str) -> Vec<String> {
     let each = message.split("; ").filter_map(cluster_of);
     let mut clusters: Vec<String> = Vec::new();

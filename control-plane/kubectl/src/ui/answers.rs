@@ -27,11 +27,11 @@ const KEPT: usize = 16;
 /// What the answer to a command is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum About {
-    /// What the fleet is like.
+    /// Fleet as it is.
     Fleet,
     /// One cluster or workload.
     Detail,
-    /// What would be.
+    /// Fleet as it would be after a loss or a drain.
     Forecast,
 }
 
@@ -43,7 +43,7 @@ pub(super) struct Ask {
 }
 
 impl Ask {
-    /// Asks a command, which blanks part into words, with further words as they are.
+    /// Makes a question of a command, whose words blanks part, and of further words as they are.
     pub(super) fn new(about: About, command: &str, more: impl IntoIterator<Item = String>) -> Self {
         let words = command.split(' ').map(str::to_owned);
         Self {

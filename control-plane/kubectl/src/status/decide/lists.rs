@@ -26,7 +26,7 @@ pub(in super::super) struct Waiting {
     /// Sentence about what the workload waits for, or what keeps it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// Clusters that it is to leave.
+    /// Clusters that the workload is to leave.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub clusters: Vec<String>,
     pub message: String,
@@ -39,7 +39,7 @@ pub(in super::super) struct Waiting {
     /// whether it may then start elsewhere or not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stops_seconds: Option<u64>,
-    /// What becomes of it by time alone; absent if nothing does.
+    /// Event that comes to the workload by time alone; absent if none does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<Next>,
 }

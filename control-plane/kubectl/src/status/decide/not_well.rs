@@ -58,7 +58,7 @@ pub(in super::super) struct Ordered {
     pub name: String,
     /// `Drained`, `Cordoned`, both, or `DrainIncomplete`.
     pub order: &'static str,
-    /// The same in words.
+    /// Order in words, such as `drained and cordoned`.
     pub words: &'static str,
     pub since: Option<Timestamp>,
     /// User or program that gave the order; `null` if nobody knows.

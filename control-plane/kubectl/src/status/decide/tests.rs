@@ -85,7 +85,7 @@ fn snapshot(clusters: Vec<Cluster>, bindings: Vec<Arc<AnyBinding>>) -> Snapshot 
     }
 }
 
-/// Returns the same while failover is off.
+/// Returns a snapshot of the fleet while failover is off.
 fn off(snapshot: Snapshot) -> Snapshot {
     Snapshot {
         failover: Some(false),
