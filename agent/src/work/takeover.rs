@@ -48,6 +48,17 @@ fn with_record(observed: &Value, entries: &[Value]) -> Option<Value> {
     Some(json!({"metadata": {"managedFields": entries, "resourceVersion": version}}))
 }
 
+/// Returns the fields that this agent applied, and the entries of all other writes. An API server
+/// keeps one entry of a writer that applies, whatever its version.
+fn applied_and_others(entries: &[Value]) -> (Value, Vec<&Value>) {
+    let (applied, others): (Vec<_>, Vec<_>) = entries.iter().partition(|it| is_applied(it));
+    let mut fields = json!({});
+    for entry in applied {
+        add(&mut fields, &entry["fieldsV1"]);
+    }
+    (fields, others)
+}
+
 /// Returns the merge patch that leaves of the `managedFields` of an object some entries, and the
 /// fields that this agent applied.
 fn with_applied(observed: &Value, fields: &Value, mut entries: Vec<Value>) -> Option<Value> {
@@ -68,24 +79,18 @@ const CONTROLLERS: [&str; 2] = ["kube-controller-manager", "kube-scheduler"];
 /// fields do as well.
 pub fn adoption(observed: &Value, clashes: Option<(&Value, &[Clash])>) -> Option<Value> {
     let entries = entries(observed);
+    let (mut fields, unapplied) = applied_and_others(entries);
     let is_left = |entry: &Value| {
         is_of_subresource(entry)
             || entry["apiVersion"] != observed["apiVersion"]
             || CONTROLLERS.iter().any(|name| entry["manager"] == *name)
     };
     let mut others = json!({});
-    let theirs = entries.iter().filter(|it| !is_applied(it));
-    for entry in theirs.filter(|_| clashes.is_some()) {
+    for entry in unapplied.iter().filter(|_| clashes.is_some()) {
         add(&mut others, &entry["fieldsV1"]);
     }
-    let (mut fields, mut rest) = (json!({}), Vec::with_capacity(entries.len()));
-    let mut is_any = false;
-    for mut entry in entries.iter().cloned() {
-        // An API server keeps one entry of a writer that applies, whatever its version.
-        if is_applied(&entry) {
-            add(&mut fields, &entry["fieldsV1"]);
-            continue;
-        }
+    let (mut rest, mut is_any) = (Vec::with_capacity(entries.len()), false);
+    for mut entry in unapplied.into_iter().cloned() {
         if is_left(&entry) {
             rest.push(entry);
             continue;
@@ -126,17 +131,13 @@ pub fn adoption(observed: &Value, clashes: Option<(&Value, &[Clash])>) -> Option
 /// stop.
 pub fn folded(observed: &Value, wanted: &Value) -> Option<Value> {
     let entries = entries(observed);
-    if !entries.iter().any(is_applied) {
+    let (mut fields, unapplied) = applied_and_others(entries);
+    if unapplied.len() == entries.len() {
         return None;
     }
     let number = scaled_field(wanted, observed).map(|it| format!("f:{it}"));
-    let (mut fields, mut rest) = (json!({}), Vec::with_capacity(entries.len()));
-    let mut is_any = false;
-    for mut entry in entries.iter().cloned() {
-        if is_applied(&entry) {
-            add(&mut fields, &entry["fieldsV1"]);
-            continue;
-        }
+    let (mut rest, mut is_any) = (Vec::with_capacity(entries.len()), false);
+    for mut entry in unapplied.into_iter().cloned() {
         let is_own = entry["manager"] == FIELD_MANAGER
             && entry["apiVersion"] == observed["apiVersion"]
             && !is_of_subresource(&entry);
