@@ -253,7 +253,7 @@ impl Keeper {
             None
         });
         let known = found.get(&self.site.name("control-plane"));
-        // Where neither Secret can be read, it is not known which authorities clients trust.
+        // Authorities that clients trust are not known where neither Secret can be read.
         if brought.is_none()
             && known.is_none()
             && let Some(error) = problems.pop()

@@ -404,7 +404,7 @@ async fn a_port_that_somebody_renumbered_in_the_member_is_set_back() {
     let ours = managers.find(|it| it["manager"] == member::FIELD_MANAGER);
     let ours = &ours.unwrap()["fieldsV1"]["f:spec"];
     assert!(ours["f:ports"].is_object());
-    // It is in nobody's way, and stays somebody else's.
+    // The other writer's field excludes none that is applied, and stays that writer's.
     assert!(ours["f:externalTrafficPolicy"].is_null());
 }
 

@@ -600,7 +600,7 @@ fn a_taint_that_a_policy_set_is_as_it_should_be() {
 #[test]
 fn clusters_without_which_workloads_have_no_place_are_told() {
     use Status::{Skipped, Warning};
-    // What clusters have of divided Jobs is not read.
+    // The parts of divided Jobs that clusters have are not read.
     told(
         "room",
         Skipped,

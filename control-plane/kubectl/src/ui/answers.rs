@@ -24,7 +24,7 @@ pub(super) const MOST: usize = 200;
 /// Answers that are kept; the oldest makes room.
 const KEPT: usize = 16;
 
-/// What the answer to a command is about.
+/// Subject of the answer to a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum About {
     /// Fleet as it is.
@@ -35,7 +35,7 @@ pub(super) enum About {
     Forecast,
 }
 
-/// What a page asks: the words of a command.
+/// Words of a command that a page asks for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Ask {
     about: About,

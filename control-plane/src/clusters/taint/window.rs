@@ -134,7 +134,7 @@ mod tests {
             (None, verdict(true, "False", Some(50)), false, 100),
             (None, verdict(true, "False", Some(500)), true, 100),
             (None, verdict(false, "", None), false, 100),
-            // The same verdict again changes nothing.
+            // A verdict that is given again changes nothing.
             (old.clone(), verdict(true, "False", Some(50)), false, 50),
             (old.clone(), verdict(true, "False", Some(50)), true, 50),
             (

@@ -44,7 +44,7 @@ impl Paid {
 
     /// Takes the payment back, also one that was kept: the move was paid for before.
     pub fn refund(&self) {
-        // It is not taken back once more when it is dropped.
+        // Dropping the payment must not take it back once more.
         self.keep();
         let mut inner = self.pace.inner.lock();
         inner.budget.refund();

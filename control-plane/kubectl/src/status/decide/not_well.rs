@@ -135,7 +135,7 @@ pub(super) fn not_well(
     if let Some(concern) = &member.concern {
         member.reason.clone_from(concern);
     } else if member.ready == conditions::TRUE {
-        // It needs attention because of its taints.
+        // The cluster needs attention because of its taints.
         let taints = cluster.spec.taints.iter().filter(|it| !is_of_command(it));
         let tainted = taints.filter_map(|it| Some(it.time_added.as_ref()?.0));
         member.since = tainted.min();

@@ -122,7 +122,7 @@ fn take_hold(stand: &Stand) {
 
 #[tokio::test(start_paused = true)]
 async fn a_cluster_that_is_not_ready_leaves_although_its_agent_lives() {
-    // Its API answers with errors or not at all, or refuses the credentials.
+    // The member's API answers with errors or not at all, or refuses the credentials.
     for ready in ["False", "Unknown"] {
         let stand = stand(ready).await;
         let told = DeletionWaits::default();

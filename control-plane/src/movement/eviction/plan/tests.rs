@@ -1026,7 +1026,7 @@ fn nothing_is_taken_from_a_cluster_out_of_which_movement_is_paused() {
             "weightPreference": {"staticWeightList": [weight("member1", 1), weight("member3", 2)]},
         }}),
     );
-    // Its scheduler has not come to it yet.
+    // The scheduler has not taken the surplus replicas away yet.
     let fewer = spec(
         1,
         &json!([{"name": "member1", "replicas": 2}, {"name": "member2", "replicas": 1}]),

@@ -554,7 +554,7 @@ fn no_old_copy_is_removed_while_movement_is_paused_and_what_removes_none_goes_on
         ("a", Done::Replaced),
         ("b", Done::Expired),
         ("c", Done::BackInPlace),
-        // It is scaled to zero, and its other copies go as well.
+        // The workload is scaled to zero, and its other copies go as well.
         ("e", Done::Unwanted),
     ];
     let assessment = Assessment {

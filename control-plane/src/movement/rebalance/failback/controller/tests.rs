@@ -305,7 +305,7 @@ async fn a_completed_job_without_a_cluster_to_return_to_is_not_written() {
     for _ in 0..2 {
         let looked = controller.check(fleet, &key("web-deployment")).await;
         looked.unwrap();
-        // What is read of clusters is trusted after a while.
+        // Clusters that were read a moment ago are trusted after a while only.
         pass(200).await;
     }
     assert!(stand.api.writes().is_empty());
