@@ -280,10 +280,10 @@ impl Evictor {
     pub fn binding(&mut self, binding: &Arc<AnyBinding>, now: Now) {
         let key = self.key_of(binding);
         let old = self.bindings.insert(key.clone(), binding.clone());
-        if old
-            .as_ref()
-            .is_some_and(|old| inputs::is_same(old, binding))
-        {
+        if let Some(old) = old.as_ref().filter(|old| inputs::is_same(old, binding)) {
+            if inputs::refuses_less(old, binding) {
+                self.retry_soon(&key, binding, now);
+            }
             return;
         }
         self.retry_failing(&key, now);
@@ -316,6 +316,16 @@ impl Evictor {
                 self.tell_what_was_not(binding);
             }
         }
+    }
+
+    /// Has a workload tried again soon, if it stays because no other cluster could take it. Others
+    /// that are tried again keep their turns: very many may be told of at once.
+    fn retry_soon(&mut self, key: &Key, binding: &AnyBinding, now: Now) {
+        self.retry_failing(key, now);
+        for target in &binding.spec.clusters {
+            self.backlog.wake(&target.name, key);
+        }
+        self.retry.get_or_insert(now.tick);
     }
 
     /// Looks again at workloads because something changed that may let the order for them be

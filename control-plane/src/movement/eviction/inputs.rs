@@ -6,6 +6,7 @@ use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::policy::Placement;
 
 use super::judge;
+use super::plan::is_refused;
 use crate::fleet::completion;
 
 /// Returns whether the workload of a binding has completed in a cluster: it is a Job, and the
@@ -37,6 +38,17 @@ pub fn is_same(binding: &AnyBinding, other: &AnyBinding) -> bool {
         && binding.metadata.annotations == other.metadata.annotations
         && binding.applied_placement() == other.applied_placement()
         && binding.metadata.deletion_timestamp == other.metadata.deletion_timestamp
+}
+
+/// Returns whether a cluster that could not apply the workload does not say so any more: it may do
+/// in place of one that has to be left.
+pub fn refuses_less(before: &AnyBinding, now: &AnyBinding) -> bool {
+    let reports = before.status().aggregated_status.iter();
+    let mut refusing = reports.filter(|it| is_refused(it));
+    refusing.any(|it| {
+        let report = now.status().report(&it.cluster_name);
+        report.is_none_or(|it| !is_refused(it))
+    })
 }
 
 /// Returns whether the clusters of a Job report the same of its completion in both versions of the

@@ -210,7 +210,7 @@ fn has_as_much(spec: &ResourceBindingSpec, target: &TargetCluster) -> bool {
 
 /// Returns whether a report says that the object could not be applied, and not that a copy of
 /// before is healthy.
-fn is_refused(report: &AggregatedStatusItem) -> bool {
+pub(super) fn is_refused(report: &AggregatedStatusItem) -> bool {
     let is_healthy = report.health == Some(ResourceHealth::Healthy);
     report.is_refused() && !is_healthy
 }

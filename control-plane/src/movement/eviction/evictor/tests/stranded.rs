@@ -19,6 +19,34 @@ fn a_stranded_workload_is_tried_again_only_when_something_changes() {
     assert_eq!(world.evict(10.0), ["w0-0"]);
 }
 
+#[test]
+fn a_stranded_workload_is_tried_again_when_a_cluster_does_not_refuse_it_any_more() {
+    let reported = |report: &Value| {
+        let mut reported = AnyBinding::clone(&binding("w", &["c0", "c1"], &json!({})));
+        let status = json!({"aggregatedStatus": [report]});
+        reported.status = Some(serde_json::from_value(status).unwrap());
+        Arc::new(reported)
+    };
+    let nowhere = |_: &Eviction| Outcome::Nowhere("c1 could not apply it".into());
+    for (later, tried) in [
+        (json!({"clusterName": "c1", "applied": true}), 1),
+        (
+            json!({"clusterName": "c1", "appliedMessage": "quota", "health": "Healthy"}),
+            1,
+        ),
+        (
+            json!({"clusterName": "c1", "appliedMessage": "a webhook"}),
+            0,
+        ),
+    ] {
+        let refused = json!({"clusterName": "c1", "appliedMessage": "quota"});
+        let mut world = World::pair(cluster("c0", &down(0)), [reported(&refused)]);
+        assert_eq!(world.pass(100.0, nowhere).len(), 1, "{later}");
+        world.put(&reported(&later));
+        assert_eq!(world.pass(100.0, nowhere).len(), tried, "{later}");
+    }
+}
+
 /// Counts the workloads that are tried within some seconds after a change of room, out of
 /// `stranded` ones that have nowhere to go.
 fn tried_after_a_change(
