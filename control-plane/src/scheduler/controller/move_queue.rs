@@ -106,13 +106,21 @@ impl<K: Clone + Eq + Hash> MoveQueue<K> {
 }
 
 impl<K: Clone + Eq + Hash> State<K> {
+    /// Puts a key into the line. One that waits already takes a new priority, and is as old as
+    /// before.
     fn add(&mut self, key: &K, priority: i32) {
-        if !self.places.contains_key(key) {
-            let place = (Reverse(priority), self.next);
-            self.places.insert(key.clone(), place);
-            self.order.insert(place, key.clone());
-            self.next += 1;
+        let known = self.places.get(key).copied();
+        let age = known.map_or(self.next, |(_, age)| age);
+        let place = (Reverse(priority), age);
+        if known == Some(place) {
+            return;
         }
+        match known {
+            Some(known) => drop(self.order.remove(&known)),
+            None => self.next += 1,
+        }
+        self.places.insert(key.clone(), place);
+        self.order.insert(place, key.clone());
     }
 
     fn end_call(&mut self, key: &K) {
@@ -267,6 +275,30 @@ mod tests {
             moves.leave(&last);
         }
         assert_eq!(*called.lock(), ["urgent", "a", "b"]);
+    }
+
+    #[test]
+    fn one_whose_priority_is_edited_while_it_waits_takes_another_place_by_it() {
+        for (key, priority, expected) in [
+            ("c", 7, ["c", "a", "b"]),
+            ("a", -1, ["b", "c", "a"]),
+            ("b", 0, ["a", "b", "c"]),
+        ] {
+            let (moves, now) = (MoveQueue::new(), Instant::now());
+            moves.refused(&"a", 0, Some(now));
+            moves.join(&"b", 0);
+            moves.join(&"c", 0);
+            moves.join(&key, priority);
+            let called = Mutex::new(Vec::new());
+            for _ in 0..3 {
+                let call = |key| called.lock().push(key);
+                assert_eq!(moves.state.lock().call(now, call), None);
+                let last = called.lock().last().copied().unwrap();
+                moves.leave(&last);
+            }
+            assert_eq!(*called.lock(), expected, "{key} {priority}");
+            assert!(moves.is_next(&"d"), "the line is empty");
+        }
     }
 
     #[tokio::test(start_paused = true)]
