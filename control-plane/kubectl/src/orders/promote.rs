@@ -149,17 +149,16 @@ pub(super) async fn carry_out(
     Ok(told)
 }
 
-/// Pauses the fleet unless it is paused; returns whether it was not.
+/// Pauses the fleet unless it is paused for at least as long; returns whether it was not. One that
+/// ends earlier, such as one in the snapshot, gives no cluster its full grace.
 async fn hold(client: &Client, pause: &Pause, order: Attribution) -> anyhow::Result<bool> {
     let mut record = record(pause, order);
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);
     let found = call("read the record of a pause", client::get_opt(&api, NAME)).await?;
-    let since = pause.since.unwrap_or_default();
     if let Some(found) = found {
-        if Pause::of_fleet(&found).holds(since) {
+        if lasts(&Pause::of_fleet(&found), pause) {
             return Ok(false);
         }
-        // A pause that has ended by itself leaves its record.
         record.metadata.resource_version = found.resource_version();
         let params = PostParams::default();
         call("pause movement", api.replace(NAME, &params, &record)).await?;
@@ -172,9 +171,36 @@ async fn hold(client: &Client, pause: &Pause, order: Attribution) -> anyhow::Res
     }
 }
 
+/// Returns whether a pause holds for at least as long as a new one would. One that has ended by
+/// itself leaves its record.
+fn lasts(known: &Pause, new: &Pause) -> bool {
+    known
+        .until
+        .is_none_or(|until| new.until.is_some_and(|new| until >= new))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pause_that_ends_before_the_grace_does_not_take_its_place() {
+        let until = |second: Option<i64>| Pause {
+            until: second.map(|it| jiff::Timestamp::from_second(it).unwrap()),
+            ..Pause::default()
+        };
+        for (known, new, expected) in [
+            (None, Some(600), true),
+            (Some(600), Some(600), true),
+            (Some(900), Some(600), true),
+            (Some(599), Some(600), false),
+            (Some(-1), Some(600), false),
+            (Some(600), None, false),
+        ] {
+            let found = lasts(&until(known), &until(new));
+            assert_eq!(found, expected, "{known:?} {new:?}");
+        }
+    }
 
     #[test]
     fn an_epoch_is_higher_than_any_that_may_have_been_seen() {
