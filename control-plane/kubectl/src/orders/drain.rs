@@ -86,7 +86,7 @@ pub(super) fn order(rate: Option<&String>) -> Order {
 pub(super) fn undrain() -> Order {
     Order {
         name: attribution::order::UNDRAIN,
-        done: "is not drained any more: nothing moves back by itself",
+        done: "is not drained any more: nothing moves back by itself, unless failback is asked for",
         already: "was not drained",
         remove: vec![(DRAIN, NO_SCHEDULE), (DRAIN, NO_EXECUTE)],
         annotations: vec![(DRAIN_RATE, None)],
