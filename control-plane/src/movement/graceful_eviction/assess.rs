@@ -368,6 +368,15 @@ impl<'a> Situation<'a> {
         })
     }
 
+    /// Returns why a task ends: nothing is removed where the workload is to run again.
+    fn unless_back(&self, task: &GracefulEvictionTask, done: Done) -> Done {
+        if self.is_target(&task.from_cluster) {
+            Done::BackInPlace
+        } else {
+            done
+        }
+    }
+
     fn judge(
         &self,
         task: &GracefulEvictionTask,
@@ -389,11 +398,11 @@ impl<'a> Situation<'a> {
         }
         match task.suppress_deletion {
             Some(true) => return None,
-            Some(false) => return Some(Done::Released),
+            Some(false) => return Some(self.unless_back(task, Done::Released)),
             None => {}
         }
         if (facts.is_over)(&task.from_cluster) {
-            return Some(Done::Over);
+            return Some(self.unless_back(task, Done::Over));
         }
         if facts.is_unwanted() {
             return Some(Done::Unwanted);

@@ -174,6 +174,31 @@ fn any_plugin_in_force_ends_a_task_and_none_that_is_switched_off() {
 }
 
 #[test]
+fn what_ends_a_task_removes_no_copy_in_a_cluster_that_has_the_workload_again() {
+    let (back, moved) = ([target("old", 1)], [target("new", 1)]);
+    let plugins = "ResourceHealth".parse().unwrap();
+    for (clusters, suppressed, is_over, expected) in [
+        (&back, Some(false), false, Some(Done::BackInPlace)),
+        (&back, None, true, Some(Done::BackInPlace)),
+        (&back, None, false, None),
+        (&moved, Some(false), false, Some(Done::Released)),
+        (&moved, None, true, Some(Done::Over)),
+    ] {
+        let facts = Facts {
+            plugins: EvictPlugins::parse(&plugins).unwrap(),
+            is_over: &|_| is_over,
+            ..facts(clusters, &[])
+        };
+        let task = GracefulEvictionTask {
+            suppress_deletion: suppressed,
+            ..task(None)
+        };
+        let done = end(task, &facts, 10);
+        assert_eq!(done, expected, "{clusters:?} {suppressed:?} {is_over}");
+    }
+}
+
+#[test]
 fn suppression_keeps_the_copy_until_it_is_lifted_whatever_else_is_true() {
     let reports = [report("new", ResourceHealth::Healthy, None)];
     for (suppressed, clusters, expected) in [
