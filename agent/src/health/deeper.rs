@@ -3,12 +3,15 @@
 //! They do not affect `Ready`: a ClusterTaintPolicy can act on their conditions.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::time::Duration;
 
+use futures::future::select_ok;
 use jiff::Timestamp;
 use muster_shared::api::cluster::NodeSummary;
 use muster_shared::conditions::{self, FALSE, TRUE};
 use muster_shared::k8s::Condition;
+use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, timeout};
 use tokio_util::sync::CancellationToken;
@@ -158,11 +161,18 @@ pub async fn connect(
 
 async fn connect_to(address: &str) -> Result<(), String> {
     let resolved = tokio::net::lookup_host(address).await;
-    let mut resolved = resolved.map_err(|error| format!("{address} was not resolved: {error}"))?;
-    let first = resolved.next();
-    let first = first.ok_or_else(|| format!("{address} has no address"))?;
-    let connected = timeout(LONGEST_LOOKUP, tokio::net::TcpStream::connect(first)).await;
-    match connected {
+    let resolved = resolved.map_err(|error| format!("{address} was not resolved: {error}"))?;
+    connect_to_any(address, resolved.collect()).await
+}
+
+/// Connects to one of the addresses that a name resolved to, as most programs do: to the one that
+/// answers first.
+async fn connect_to_any(address: &str, resolved: Vec<SocketAddr>) -> Result<(), String> {
+    if resolved.is_empty() {
+        return Err(format!("{address} has no address"));
+    }
+    let connections = resolved.into_iter().map(TcpStream::connect).map(Box::pin);
+    match timeout(LONGEST_LOOKUP, select_ok(connections)).await {
         Ok(Ok(_)) => Ok(()),
         Ok(Err(error)) => Err(format!("{address} was not connected to: {error}")),
         Err(_) => Err(format!("{address} was not connected to in time")),
@@ -247,6 +257,8 @@ impl Steady {
 
 #[cfg(test)]
 mod tests {
+    use tokio::net::TcpListener;
+
     use super::*;
 
     const NOW: Timestamp = Timestamp::constant(1_800_000_000, 0);
@@ -373,8 +385,27 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn one_address_of_a_name_that_answers_is_enough() {
+        let bind = || async { TcpListener::bind("127.0.0.1:0").await.unwrap() };
+        let (listener, other) = (bind().await, bind().await);
+        let live = listener.local_addr().unwrap();
+        let dead = other.local_addr().unwrap();
+        drop(other);
+        for (resolved, is_connected) in [
+            (vec![live], true),
+            (vec![dead, live], true),
+            (vec![live, dead], true),
+            (vec![dead, dead], false),
+            (vec![], false),
+        ] {
+            let answer = connect_to_any("name:443", resolved.clone()).await;
+            assert_eq!(answer.is_ok(), is_connected, "{resolved:?} {answer:?}");
+        }
+    }
+
+    #[tokio::test]
     async fn connections_out_of_the_member_are_tried() {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         assert_eq!(connect_to(&address).await, Ok(()));
         drop(listener);
