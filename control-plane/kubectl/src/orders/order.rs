@@ -101,20 +101,14 @@ impl Order {
                 };
                 out.patch(cluster, now)
             }
-            // Nothing leaves a cluster that somebody paused.
-            Before::Hold if Pause::of_cluster(cluster).is_some_and(|it| it.holds(now)) => None,
-            Before::Hold => Some(json!({"metadata": {"annotations": {PAUSED: held}}})),
+            Before::Hold => hold(cluster, held, now),
         }
     }
 
     /// Returns the merge patch that carries the order out and ends the short pause.
     fn last(&self, cluster: &Cluster, held: &str, now: Timestamp) -> Option<Value> {
         let patch = self.patch(cluster, now);
-        let is_held = cluster
-            .annotations()
-            .get(PAUSED)
-            .is_some_and(|it| it == held);
-        if !is_held {
+        if !is_held(cluster, held) {
             return patch;
         }
         let mut patch = patch.unwrap_or_else(|| json!({}));
@@ -123,8 +117,25 @@ impl Order {
     }
 }
 
+/// Returns the merge patch with the short pause of an order; `None` where nothing leaves the
+/// cluster because somebody paused it.
+pub(super) fn hold(cluster: &Cluster, held: &str, now: Timestamp) -> Option<Value> {
+    let is_paused = Pause::of_cluster(cluster).is_some_and(|it| it.holds(now));
+    (!is_paused).then(|| json!({"metadata": {"annotations": {PAUSED: held}}}))
+}
+
+/// Returns the merge patch that ends the short pause of an order; `None` if it is not there.
+pub(super) fn let_go(cluster: &Cluster, held: &str) -> Option<Value> {
+    is_held(cluster, held).then(|| json!({"metadata": {"annotations": {PAUSED: null}}}))
+}
+
+fn is_held(cluster: &Cluster, held: &str) -> bool {
+    let pause = cluster.annotations().get(PAUSED);
+    pause.is_some_and(|it| it == held)
+}
+
 /// Returns the short pause of an order about several clusters, as the annotation has it.
-fn held(names: &[String], now: Timestamp) -> String {
+pub(super) fn held(names: &[String], now: Timestamp) -> String {
     let pause = Pause {
         reason: format!("an order about {} is being written", names.join(", ")),
         by: FIELD_MANAGER.to_owned(),

@@ -16,7 +16,7 @@ use muster_shared::taints::{
 };
 use serde_json::json;
 
-use super::order::{change, half, once};
+use super::order::{change, half, held, hold, let_go, once};
 use super::server_time::ServerTime;
 use crate::author::Why;
 use crate::chosen::{Clusters, selector, word};
@@ -104,6 +104,18 @@ enum Edit {
         key: String,
         effect: Option<String>,
     },
+}
+
+impl Edit {
+    /// Returns whether workloads may leave a cluster because of the edit, or another one that
+    /// counts as failed until then.
+    fn moves(&self) -> bool {
+        let evicts = |effect: &str| [NO_EXECUTE, PREFER_NO_EXECUTE].contains(&effect);
+        match self {
+            Self::Add(taint) => evicts(&taint.effect),
+            Self::Remove { effect, .. } => effect.as_deref().is_none_or(evicts),
+        }
+    }
 }
 
 impl fmt::Display for Edit {
@@ -253,6 +265,23 @@ pub(super) async fn carry_out(client: &Client, options: &Options) -> anyhow::Res
     let mut order = author.order(attribution::order::TAINT, time.now());
     let changes: Vec<String> = edits.iter().map(Edit::to_string).collect();
     order.change = changes.join(", ");
+    // Nothing leaves one of several clusters before all are written: it could go to one whose turn
+    // comes next, or leave the last because the first counts as failed no more. The pause ends by
+    // itself if the command ends in between.
+    let held = held(&names, time.now());
+    let is_held = names.len() > 1 && !options.dry_run && edits.iter().any(Edit::moves);
+    if is_held {
+        for name in &names {
+            change(client, name, None, |cluster| {
+                let (now, present) = (time.now(), &cluster.spec.taints);
+                let (taints, _) = apply(present, &edits, options.overwrite, now)
+                    .with_context(|| format!("Cluster {name}"))?;
+                let is_changed = taints != *present;
+                Ok(is_changed.then(|| hold(cluster, &held, now)).flatten())
+            })
+            .await?;
+        }
+    }
     let mut told = String::new();
     let dry = if options.dry_run { " (dry run)" } else { "" };
     for name in &names {
@@ -269,6 +298,14 @@ pub(super) async fn carry_out(client: &Client, options: &Options) -> anyhow::Res
         .with_context(|| half(&told))?;
         for line in lines.into_inner() {
             let _ = writeln!(told, "Cluster {name} {line}{dry}");
+        }
+    }
+    if is_held {
+        for name in &names {
+            let ended = change(client, name, None, |cluster| Ok(let_go(cluster, &held))).await;
+            ended.context(
+                "the order is complete; what is to leave waits for a minute, until its pause ends",
+            )?;
         }
     }
     Ok(told)

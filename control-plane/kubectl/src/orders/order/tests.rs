@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use clap::Parser as _;
 use http::{Request, Response};
 use kube::client::Body;
 use muster_shared::clock::calendar;
@@ -8,6 +9,7 @@ use parking_lot::Mutex;
 
 use super::*;
 use crate::fixtures::member;
+use crate::orders::taint;
 
 fn cluster(taints: &Value, annotations: &Value) -> Cluster {
     let changes = json!({"metadata": {"annotations": annotations}, "spec": {"taints": taints}});
@@ -65,7 +67,7 @@ fn api(clusters: &[Value]) -> (Client, Arc<Mutex<Vec<Vec<Cluster>>>>) {
         let (clusters, seen) = (Arc::clone(&clusters), Arc::clone(&seen));
         async move {
             let name = request.uri().path().rsplit('/').next().unwrap().to_owned();
-            if name == "version" {
+            if ["version", "selfsubjectreviews"].contains(&&*name) {
                 return Ok::<_, std::convert::Infallible>(Response::new(Body::empty()));
             }
             let is_write = request.method() == http::Method::PATCH;
@@ -184,6 +186,43 @@ async fn clusters_that_are_drained_together_take_nothing_of_each_other() {
         assert!(state.iter().all(keeps_out), "{state:?}");
     }
     assert!(states.last().unwrap().iter().all(is_drained));
+}
+
+#[tokio::test]
+async fn what_taints_of_several_clusters_begin_waits_until_all_are_written() {
+    #[derive(Debug, clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: taint::Options,
+    }
+    let none = json!([]);
+    let evicts = json!([{"key": "k", "effect": "NoExecute"}]);
+    for (taints, edit, waits) in [
+        (&none, "k:NoExecute", true),
+        (&none, "k:PreferNoExecute", true),
+        (&none, "k:NoSchedule", false),
+        (&evicts, "k-", true),
+        (&evicts, "k:NoExecute-", true),
+    ] {
+        let (client, states) = api(&fleet(taints));
+        let line = Line::parse_from(["taint", "m1", "m2", "m3", edit]);
+        let told = taint::carry_out(&client, &line.options).await.unwrap();
+        assert_eq!(told.lines().count(), 3, "{told}");
+        let before: Vec<Taint> = serde_json::from_value(taints.clone()).unwrap();
+        let is_written = |it: &Cluster| it.spec.taints != before;
+        let states = states.lock();
+        let is_begun = |it: &&Vec<Cluster>| it.iter().any(is_written);
+        for state in states.iter().filter(is_begun) {
+            let is_over = state.iter().all(is_written);
+            let held = state.iter().filter(|it| pause(it).is_some()).count();
+            assert!(
+                is_over || held == if waits { 3 } else { 0 },
+                "{edit} {state:?}"
+            );
+        }
+        let last = states.last().unwrap();
+        assert!(last.iter().all(|it| is_written(it) && pause(it).is_none()));
+    }
 }
 
 #[tokio::test]
