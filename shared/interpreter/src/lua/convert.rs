@@ -4,6 +4,9 @@
 //! is a double. Out of Lua: a table with the keys 1 to n is a list, one with texts as keys is an
 //! object, and a double without a fraction is an integer.
 //!
+//! A double has no room for all digits of a large integer. One that is at its place in one of the
+//! objects that the script was given has the digits that it has there.
+//!
 //! An empty table may be either. One that came in empty is what it was. Another is what is at its
 //! place in one of the objects that the script was given, or else is left out, as in Karmada.
 
@@ -24,6 +27,8 @@ const MAX_TEXT: usize = 8 << 20;
 const QUOTE: usize = 60;
 /// Longest message, or place, of an error.
 const MESSAGE: usize = 500;
+/// Smallest double that stands for several integers, which is 2^53.
+const ROUNDED: f64 = 9_007_199_254_740_992.0;
 /// Values that are read between two looks at the budget, and what they cost together.
 const STEP: usize = 64;
 const STEP_COST: u64 = 1_000;
@@ -146,6 +151,19 @@ impl Place<'_> {
             parents.filter_map(Value::as_array).flatten().collect()
         }
     }
+
+    /// Returns what a reference has at just this place.
+    fn exactly_in<'r>(&self, root: &'r Value) -> Option<&'r Value> {
+        let Some(parent) = self.parent else {
+            return Some(root);
+        };
+        let parent = parent.exactly_in(root)?;
+        match self.step {
+            Step::Root(_) => Some(parent),
+            Step::Key(key) => parent.get(key),
+            Step::Entry(at) => parent.get(at.checked_sub(1)?),
+        }
+    }
 }
 
 impl fmt::Display for Place<'_> {
@@ -210,16 +228,28 @@ impl<'a> Reader<'a> {
         Ok(Some(match value {
             LuaValue::Nil => Value::Null,
             LuaValue::Boolean(value) => Value::Bool(*value),
-            LuaValue::Integer(number) => integer(*number),
+            LuaValue::Integer(number) => self.exact(place, integer(*number)),
             LuaValue::Number(0.0) => integer(0),
             LuaValue::Number(number) => match Number::from_f64(*number) {
-                Some(number) => Value::Number(number),
+                Some(number) => self.exact(place, Value::Number(number)),
                 None => return Err(fault(place, "a finite number", number)),
             },
             LuaValue::String(text) => Value::String(self.text(place, text)?),
             LuaValue::Table(table) => return self.table(place, table),
             other => return Err(fault(place, "a value of JSON", a_type(other))),
         }))
+    }
+
+    /// Returns a number with the digits that its double has lost: those of the integer at its place
+    /// in one of the references, if that is the same double.
+    fn exact(&self, place: &Place<'_>, number: Value) -> Value {
+        let double = number.as_f64().filter(|it| it.abs() >= ROUNDED);
+        let is_meant = |it: &&Value| !it.is_f64() && it.as_f64() == double;
+        let known = double.and_then(|_| {
+            let mut roots = self.references.iter();
+            roots.find_map(|root| place.exactly_in(root).filter(is_meant))
+        });
+        known.cloned().unwrap_or(number)
     }
 
     /// Spends so many instructions of the budget. The caller sees in the budget that a limit was

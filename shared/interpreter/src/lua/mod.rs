@@ -61,10 +61,10 @@
 //! `string.dump`; nor `package`, which Karmada has for `require` alone. `print` does nothing.
 //!
 //! Objects are tables; `null` is nil. Numbers are doubles, and come back as integers when they have
-//! no fraction; integers beyond 2^53 lose digits. An empty table that comes back is the list or the
-//! object that it was, or that stands at its place in the object; otherwise it is left out. A value
-//! that JSON has not (a function, NaN, a table inside itself, a list with gaps) is an error that
-//! names its place.
+//! no fraction. Integers beyond 2^53 lose digits, unless they come back at the place that they had
+//! in the object. An empty table that comes back is the list or the object that it was, or that
+//! stands at its place in the object; otherwise it is left out. A value that JSON has not (a
+//! function, NaN, a table inside itself, a list with gaps) is an error that names its place.
 //!
 //! # Limits
 //!
@@ -83,6 +83,7 @@
 //! * Memory and instructions have limits; there only time has.
 //! * A table may be at several places of a result, and a list be filled in any order.
 //! * An empty table that the object has at its place is kept; there it is often left out.
+//! * An integer beyond 2^53 that the object has at its place keeps its digits; there it loses them.
 //! * Replicas below 0 or beyond 32 bits, and an object of another kind than the one that was given,
 //!   are errors.
 //! * `..` writes whole numbers from 1e14 on with 14 digits, as in the Lua of its authors;
