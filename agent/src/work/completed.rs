@@ -1,4 +1,5 @@
-//! Tasks that have run to their end: Jobs that are complete, and bare pods that have succeeded.
+//! Tasks that have run to their end: Jobs that are complete or have failed, and bare pods that have
+//! succeeded.
 //!
 //! Their objects are no state to be kept. One that was reported and is then cleaned up in the
 //! member is not made again, because its task would run a second time. The report says of which
@@ -27,14 +28,27 @@ pub fn is_task(manifest: &Value) -> bool {
     }
 }
 
-/// Returns whether the task of an object has succeeded.
-fn has_succeeded(object: &Value) -> bool {
+/// Returns whether the task of an object has run to its end. A pod that has failed has not: its
+/// node may have evicted it.
+fn has_ended(object: &Value) -> bool {
     if object["kind"] == "Pod" {
         return object["status"]["phase"] == "Succeeded" && !was_stopped(object);
     }
     let conditions = object["status"]["conditions"].as_array();
     let mut conditions = conditions.into_iter().flatten();
-    conditions.any(|it| it["type"] == "Complete" && it["status"] == "True")
+    conditions.any(|it| {
+        let is_end =
+            it["type"] == "Complete" || it["type"] == "Failed" && !ends_deleted(object, it);
+        is_end && it["status"] == "True"
+    })
+}
+
+/// Returns whether a Job got a condition while it was being deleted: pods that are stopped with it,
+/// such as by a fence, may count as failed.
+fn ends_deleted(job: &Value, condition: &Value) -> bool {
+    let end = condition["lastTransitionTime"].as_str();
+    let end: Option<Timestamp> = end.and_then(|it| it.parse().ok());
+    terminates_since(job).is_some_and(|since| end.is_none_or(|end| end >= since))
 }
 
 /// Returns whether a pod has ended because somebody deleted it, such as a fence: its kubelet says
@@ -52,19 +66,19 @@ fn was_stopped(pod: &Value) -> bool {
 }
 
 /// Adds the name of the manifest to the status that is reported of an object, if it is a task that
-/// has succeeded. Of a pod that was stopped it is not reported that it has.
+/// has run to its end. Of a pod that was stopped it is not reported that it has.
 pub fn note(status: &mut Value, object: &Value, manifest: &Value) {
     if !is_task(manifest) || !status.is_object() {
         return;
     }
-    if has_succeeded(object) {
+    if has_ended(object) {
         status[COMPLETED_MANIFEST] = json!(name(manifest));
     } else if object["kind"] == "Pod" && status["phase"] == "Succeeded" {
         status["phase"] = json!("Failed");
     }
 }
 
-/// Returns whether a reported status says that the task of a manifest has succeeded.
+/// Returns whether a reported status says that the task of a manifest has run to its end.
 pub fn says(status: &Value, manifest: &Value) -> bool {
     is_task(manifest) && status[COMPLETED_MANIFEST].as_str() == Some(&*name(manifest))
 }
@@ -152,20 +166,46 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_has_failed_or_is_no_task_is_not_complete() {
-        let failed = json!({"conditions": [{"type": "Failed", "status": "True"}]});
+    fn a_job_that_has_failed_has_ended_unless_it_failed_because_it_was_deleted() {
         let manifest = job(Some("u"), 5);
-        for status in [json!({"active": 1}), failed] {
-            assert!(!says(&reported(&manifest, status), &manifest));
+        let condition = |kind: &str, status: &str| json!({"type": kind, "status": status, "lastTransitionTime": "2026-01-01T00:00:30Z"});
+        for (kind, status, deleted_at, expected) in [
+            ("Failed", "True", None, true),
+            ("Failed", "True", Some("2026-01-01T00:00:31Z"), true),
+            ("Failed", "True", Some("2026-01-01T00:00:30Z"), false),
+            ("Failed", "False", None, false),
+            ("FailureTarget", "True", None, false),
+            ("Complete", "True", Some("2026-01-01T00:00:29Z"), true),
+        ] {
+            let mut object = manifest.clone();
+            object["metadata"]["deletionTimestamp"] = json!(deleted_at);
+            object["status"] = json!({"conditions": [condition(kind, status)]});
+            let mut told = json!({"failed": 1});
+            note(&mut told, &object, &manifest);
+            assert_eq!(
+                says(&told, &manifest),
+                expected,
+                "{kind} {status} {deleted_at:?}"
+            );
         }
+    }
+
+    #[test]
+    fn what_runs_or_is_no_task_has_not_ended() {
+        let manifest = job(Some("u"), 5);
+        assert!(!says(&reported(&manifest, json!({"active": 1})), &manifest));
         let pod = |policy: &str| {
             json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"},
             "spec": {"restartPolicy": policy}})
         };
-        let succeeded = json!({"phase": "Succeeded"});
-        for (policy, expected) in [("Never", true), ("OnFailure", true), ("Always", false)] {
-            let status = reported(&pod(policy), succeeded.clone());
-            assert_eq!(says(&status, &pod(policy)), expected, "{policy}");
+        for (policy, phase, expected) in [
+            ("Never", "Succeeded", true),
+            ("OnFailure", "Succeeded", true),
+            ("Always", "Succeeded", false),
+            ("Never", "Failed", false),
+        ] {
+            let status = reported(&pod(policy), json!({"phase": phase}));
+            assert_eq!(says(&status, &pod(policy)), expected, "{policy} {phase}");
         }
     }
 

@@ -274,7 +274,7 @@ impl Applier {
         key: &ObjectKey,
         manifest: &Value,
     ) -> Result<Change, object::Error> {
-        // A task that has succeeded does not run again because its object is cleaned up.
+        // A task that has run to its end does not run again because its object is cleaned up.
         let has_run = self.store.statuses.has_run(work, key, manifest);
         if has_run {
             let object = self.objects.member.get(key).await?;

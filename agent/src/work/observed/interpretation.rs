@@ -148,9 +148,9 @@ impl Interpretation {
         check
     }
 
-    /// Interprets an object of a manifest: a task that has succeeded is reported as that of the
-    /// manifest, replicas that are left to an autoscaler with the name of that, and an object that
-    /// has a role by the place of a workload with the step in which it got the role.
+    /// Interprets an object of a manifest: a task that has run to its end is reported as that of
+    /// the manifest, replicas that are left to an autoscaler with the name of that, and an object
+    /// that has a role by the place of a workload with the step in which it got the role.
     pub fn of(object: &Value, manifest: &Value, interpreters: &Interpreters) -> Self {
         let mut check = Self::at(object, interpreters);
         if let (Some(role), Some(seen)) = (SeenRole::of(object), &mut check.status) {

@@ -38,7 +38,7 @@ struct Known {
     trouble: Option<Trouble>,
     /// Whether that was reported.
     is_told: bool,
-    /// Whether its task had succeeded when it went, so that it is not missed.
+    /// Whether its task had run to its end when it went, so that it is not missed.
     has_run: bool,
 }
 
@@ -164,7 +164,7 @@ impl ObjectStatuses {
         unshown
     }
 
-    /// Notes that an object went whose task has succeeded: its last status stays.
+    /// Notes that an object went whose task has run to its end: its last status stays.
     pub fn ended(&self, work: &str, key: &ObjectKey) {
         let mut works = self.works.lock();
         if let Some(objects) = works.get_mut(work)
@@ -174,8 +174,8 @@ impl ObjectStatuses {
         }
     }
 
-    /// Returns whether the task of a manifest has succeeded, by what was seen or reported of it
-    /// last.
+    /// Returns whether the task of a manifest has run to its end, by what was seen or reported of
+    /// it last.
     pub fn has_run(&self, work: &Work, key: &ObjectKey, manifest: &Value) -> bool {
         if !completed::is_task(manifest) {
             return false;

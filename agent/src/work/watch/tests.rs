@@ -302,7 +302,7 @@ async fn what_was_applied_and_went_between_two_lists_is_applied_again() {
     let statuses = &watches.store.statuses;
     statuses.see("a", &place("a"), Interpretation::lost());
     assert_eq!(statuses.unshown(&watched().kind, |_| false).len(), 1);
-    // A task that has succeeded may go, and is not missed until it is seen again.
+    // A task that has run to its end may go, and is not missed until it is seen again.
     statuses.ended("b", &place("b"));
     assert!(statuses.unshown(&watched().kind, |_| false).is_empty());
 }
