@@ -80,6 +80,34 @@ pub fn fingerprint(value: &Value) -> u64 {
     hasher.finish()
 }
 
+/// Returns a fingerprint of the manifests of a Work. A field that is null counts as absent: a
+/// server leaves it out of each list that a merge patch writes.
+pub fn fingerprint_of_manifests(manifests: &Value) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hash_without_nulls(manifests, &mut hasher);
+    hasher.finish()
+}
+
+fn hash_without_nulls(value: &Value, hasher: &mut DefaultHasher) {
+    match value {
+        Value::Object(fields) => {
+            let present = || fields.iter().filter(|(_, value)| !value.is_null());
+            (b'{', present().count()).hash(hasher);
+            for (name, value) in present() {
+                name.hash(hasher);
+                hash_without_nulls(value, hasher);
+            }
+        }
+        Value::Array(entries) => {
+            (b'[', entries.len()).hash(hasher);
+            for entry in entries {
+                hash_without_nulls(entry, hasher);
+            }
+        }
+        other => other.to_string().hash(hasher),
+    }
+}
+
 impl<'de> Deserialize<'de> for CachedWork {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
@@ -94,7 +122,7 @@ impl<'de> Deserialize<'de> for CachedWork {
         let whole = Whole::deserialize(deserializer)?;
         Ok(Self {
             metadata: whole.metadata,
-            manifests: fingerprint(&whole.spec["workload"]["manifests"]),
+            manifests: fingerprint_of_manifests(&whole.spec["workload"]["manifests"]),
             replicas: replicas_of(&whole.spec["workload"]["manifests"][0]),
             completions: completions_of(&whole.spec["workload"]["manifests"][0]),
             role: Role::of_manifest(&whole.spec["workload"]["manifests"][0]),

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::render::Rendered;
 use crate::fleet::claim::missing;
 use crate::fleet::labelled::Labelled as _;
-use crate::fleet::works::{CachedWork, fingerprint};
+use crate::fleet::works::{CachedWork, fingerprint_of_manifests};
 
 /// Annotations that name the override policies of a Work; they go with the last policy.
 const OVERRIDES: [&str; 2] = [
@@ -71,7 +71,7 @@ pub fn patch(work: &CachedWork, rendered: &Rendered) -> Option<Value> {
 fn spec(held: &CachedWork, wanted: &Value) -> Map<String, Value> {
     let mut patch = Map::new();
     let manifests = &wanted["workload"]["manifests"];
-    if held.manifests != fingerprint(manifests) {
+    if held.manifests != fingerprint_of_manifests(manifests) {
         patch.insert("workload".to_owned(), json!({ "manifests": manifests }));
     }
     for (key, held) in [
@@ -101,7 +101,9 @@ mod tests {
             annotations: Pairs::new(),
             manifest: json!({
                 "kind": "Deployment", "metadata": { "name": "web", "labels": {}, "annotations": {} },
-                "spec": { "replicas": replicas },
+                "spec": {
+                    "replicas": replicas, "template": { "metadata": { "creationTimestamp": null } },
+                },
             }),
             suspend_dispatching: suspended,
             preserve_resources_on_deletion: false,
@@ -125,6 +127,14 @@ mod tests {
         let manifests = &now.spec(None)["workload"]["manifests"];
         let cases = [
             ("as rendered", held(&now, |_| {}), None),
+            (
+                "without what is null, as a server stores lists of a merge patch",
+                held(&now, |work| {
+                    let manifest = &mut work["spec"]["workload"]["manifests"][0];
+                    manifest["spec"]["template"]["metadata"] = json!({});
+                }),
+                None,
+            ),
             (
                 "another object",
                 held(&rendered(1, false), |_| {}),
