@@ -2,17 +2,13 @@
 //! because kinds and clusters may come later; events report what remains.
 
 use muster_shared::api::policy::PropagationSpec;
-use muster_shared::names::is_cluster_name;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::policy::Policy;
 use crate::fleet::scope::Scope;
-use crate::propagation::detector::audit::{clusters_of, switched_off, written};
+use crate::propagation::detector::audit::{switched_off, unknown_clusters, written};
 use crate::settings::Settings;
-
-/// Clusters that one warning lists. The API server cuts warnings that are long in sum.
-const MOST_NAMES: usize = 10;
 
 /// Returns the warnings about the policy of a review. `has_cluster` says whether there is a cluster
 /// of a name, or might be; `more` returns the warnings that need other knowledge of the fleet, from
@@ -37,22 +33,7 @@ pub fn warnings(
     let mut found = written(&policy.spec, namespace, scope);
     found.extend(switched_off(&policy.spec, settings));
     let mut warnings: Vec<String> = found.into_iter().map(|finding| finding.note).collect();
-    let mut unknown: Vec<&str> = clusters_of(&policy.spec.placement)
-        .filter(|name| !has_cluster(name))
-        .collect();
-    unknown.sort_unstable();
-    unknown.dedup();
-    if !unknown.is_empty() {
-        let sound = unknown.iter().copied().filter(|name| is_cluster_name(name));
-        let mut names: Vec<&str> = sound.take(MOST_NAMES).collect();
-        if unknown.len() > names.len() {
-            names.push("...");
-        }
-        warnings.push(format!(
-            "spec.placement names clusters that are not in the fleet: {}",
-            names.join(", ")
-        ));
-    }
+    warnings.extend(unknown_clusters(&policy.spec, has_cluster));
     warnings.extend(more(&policy.spec, namespace));
     warnings
 }
@@ -95,6 +76,17 @@ mod tests {
                 "no cluster's name",
                 review("Deployment", json!(["A b"]), json!({})),
                 &["not in the fleet: ..."],
+            ),
+            (
+                "no such cluster to be suspended",
+                review(
+                    "Deployment",
+                    json!(["m1"]),
+                    json!({ "suspension": { "dispatchingOnClusters": { "clusterNames": ["nosuch"] } } }),
+                ),
+                &[
+                    "spec.suspension.dispatchingOnClusters names clusters that are not in the fleet: nosuch",
+                ],
             ),
             (
                 "failover while the gate is off",

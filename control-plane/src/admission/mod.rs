@@ -38,12 +38,12 @@ use muster_shared::k8s::ObjectMeta;
 use muster_shared::selectors::matches_affinity;
 use muster_shared::serve::Health;
 use muster_shared::tasks::Tasks;
-use muster_shared::watch::{Doubt, Presence};
 use serde::Deserialize;
 use tokio::time::Instant;
 
 use crate::fleet::Fleet;
 use crate::fleet::scope::Scope;
+use crate::fleet::standing::may_exist;
 use review::{Question, Rules};
 
 /// An object, as far as admission is concerned.
@@ -105,12 +105,7 @@ pub async fn start(
     // What cannot be understood here keeps the detector from starting, and is told there.
     let scope = Scope::new(&settings.skipped_propagating_apis, &[]).unwrap_or_default();
     let clusters = fleet.clusters.clone();
-    let has_cluster = move |name: &str| {
-        matches!(
-            clusters.presence(None, name),
-            Presence::There(_) | Presence::Unknown(Doubt::Unlisted | Doubt::Unreadable { .. })
-        )
-    };
+    let has_cluster = move |name: &str| may_exist(&clusters.presence(None, name));
     let shared = Arc::clone(fleet);
     let advise = move |body: &[u8]| {
         let more = |spec: &PropagationSpec, namespace: Option<&str>| {

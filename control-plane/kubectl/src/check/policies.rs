@@ -6,7 +6,7 @@ use muster_control_plane::clusters::taint::policy::faults;
 use muster_control_plane::clusters::taint::record::Record;
 use muster_control_plane::fleet::scope::Scope;
 use muster_control_plane::movement::eviction::fleet_view::evicts;
-use muster_control_plane::propagation::detector::audit::{clusters_of, written};
+use muster_control_plane::propagation::detector::audit::{unknown_clusters, written};
 use muster_control_plane::settings::FAILOVER;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::any_policy::AnyPropagationPolicy;
@@ -115,15 +115,7 @@ fn without_effect(category: &mut Category, facts: &Facts, policies: &[&AnyPropag
         .map(|finding| finding.note)
         .collect();
         if let Ok(names) = facts.cluster_names() {
-            let unknown = clusters_of(&policy.spec.placement).filter(|it| !names.contains(it));
-            let unknown: BTreeSet<String> = unknown.map(str::to_owned).collect();
-            let unknown: Vec<String> = unknown.into_iter().collect();
-            if !unknown.is_empty() {
-                notes.push(format!(
-                    "spec.placement names clusters that are not in the fleet: {}",
-                    listed(&unknown, MOST)
-                ));
-            }
+            notes.extend(unknown_clusters(&policy.spec, |it| names.contains(&it)));
         }
         for note in notes {
             told += 1;

@@ -1,5 +1,5 @@
 //! Tells of parts of override policies that have no effect: a selector that selects nothing which
-//! is propagated, and a rule for no cluster.
+//! is propagated, a rule for no cluster, and a name of a cluster that is not in the fleet.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use muster_shared::api::any_policy::AnyOverridePolicy;
 use muster_shared::api::policy::{ClusterAffinity, ResourceSelector};
+use muster_shared::check::listed;
 use muster_shared::controller::Controller;
 use muster_shared::events::EventType;
 use muster_shared::queue::{Next, Queue};
@@ -18,6 +19,7 @@ use super::overriding::widened;
 use crate::fleet::Fleet;
 use crate::fleet::policy::PolicyKey;
 use crate::fleet::selection::{Strength, Subject, given, may_mean, strength};
+use crate::fleet::standing::may_exist;
 use crate::fleet::template::TemplateKey;
 use crate::fleet::template_event::Lookup;
 
@@ -27,6 +29,8 @@ const GRACE: Duration = Duration::from_secs(30);
 const MOST_COMPARED: usize = 50;
 /// Parts of one policy that are told.
 const MOST_TOLD: usize = 8;
+/// Clusters that one event names.
+const MOST_NAMED: usize = 10;
 
 /// Starts telling of policies that are made or edited while this process runs: comparing all of
 /// them with all bindings when it starts would take minutes in a large fleet.
@@ -63,10 +67,11 @@ fn look_through(fleet: &Fleet, key: &PolicyKey) -> Next {
         return Next::Done;
     };
     let idle = idle_selectors(fleet, &policy).into_iter();
-    for note in idle.chain(idle_rules(fleet, &policy)).take(MOST_TOLD) {
+    let idle = idle.map(|note| ("NothingSelected", note));
+    for (reason, note) in idle.chain(idle_rules(fleet, &policy)).take(MOST_TOLD) {
         let about = policy.reference();
         let events = &fleet.events;
-        events.publish_about(about, EventType::Warning, "NothingSelected", note);
+        events.publish_about(about, EventType::Warning, reason, note);
     }
     Next::Done
 }
@@ -108,10 +113,14 @@ fn idle_selectors(fleet: &Fleet, policy: &AnyOverridePolicy) -> Vec<String> {
     idle.into_iter().map(told).collect()
 }
 
-/// Returns what is told of the rules of a policy that are for no cluster. Nothing is told in a
-/// fleet without any, whose policies are applied before the clusters join.
-fn idle_rules(fleet: &Fleet, policy: &AnyOverridePolicy) -> Vec<String> {
+/// Returns what is told of the rules of a policy that are for no cluster, or name one that is not
+/// in the fleet, each with the reason of its event. Nothing is told in a fleet without any, whose
+/// policies are applied before the clusters join.
+fn idle_rules(fleet: &Fleet, policy: &AnyOverridePolicy) -> Vec<(&'static str, String)> {
     let clusters = fleet.clusters.list();
+    if clusters.is_empty() {
+        return Vec::new();
+    }
     let is_single = policy.spec.override_rules.is_empty();
     let told = |(index, (target, _)): (usize, (Option<&ClusterAffinity>, _))| {
         let target = target?;
@@ -120,9 +129,18 @@ fn idle_rules(fleet: &Fleet, policy: &AnyOverridePolicy) -> Vec<String> {
         } else {
             format!("spec.overrideRules[{index}].targetCluster")
         };
-        let is_idle =
-            !clusters.is_empty() && !clusters.iter().any(|it| matches_affinity(target, it));
-        is_idle.then(|| format!("{at}: selects no cluster of the fleet"))
+        if !clusters.iter().any(|it| matches_affinity(target, it)) {
+            let note = format!("{at}: selects no cluster of the fleet");
+            return Some(("NothingSelected", note));
+        }
+        let names = target.cluster_names.iter();
+        let unknown = names.filter(|it| !may_exist(&fleet.clusters.presence(None, it)));
+        let unknown: Vec<&str> = unknown.map(String::as_str).collect();
+        let note = || {
+            let names = listed(&unknown, MOST_NAMED);
+            format!("{at}: names clusters that are not in the fleet: {names}")
+        };
+        (!unknown.is_empty()).then(|| ("UnknownCluster", note()))
     };
     let rules = policy.spec.rules().enumerate();
     rules.filter_map(told).collect()
@@ -193,9 +211,9 @@ mod tests {
         stand.api.serve_deployments();
         start(&stand.fleet, &mut stand.tasks);
         stand.fleet.follow_templates();
-        let policy = |name: &str, version: &str, cluster: &str| -> Value {
+        let policy = |name: &str, version: &str, clusters: &[&str]| -> Value {
             let selector = json!({"apiVersion": version, "kind": "Deployment", "name": "web"});
-            let rule = json!({"targetCluster": {"clusterNames": [cluster]}, "overriders": {}});
+            let rule = json!({"targetCluster": {"clusterNames": clusters}, "overriders": {}});
             json!({
                 "metadata": {"namespace": "shop", "name": name, "uid": name},
                 "spec": {"resourceSelectors": [selector], "overrideRules": [rule]},
@@ -203,13 +221,14 @@ mod tests {
         };
         stand
             .api
-            .put("overridepolicies", policy("old", "apps/v2", "m1"));
+            .put("overridepolicies", policy("old", "apps/v2", &["m1"]));
         stand.follow().await;
         pass(5).await;
         let policies = [
-            policy("sound", "apps/v1", "m1"),
-            policy("of-another-version", "apps/v2", "m1"),
-            policy("for-no-cluster", "apps/v1", "m9"),
+            policy("sound", "apps/v1", &["m1"]),
+            policy("of-another-version", "apps/v2", &["m1"]),
+            policy("for-no-cluster", "apps/v1", &["m9"]),
+            policy("for-one-of-two-clusters", "apps/v1", &["m1", "m9"]),
         ];
         for policy in policies {
             stand.api.put("overridepolicies", policy);
@@ -226,6 +245,11 @@ mod tests {
                 "for-no-cluster",
                 "NothingSelected",
                 "spec.overrideRules[0].targetCluster: selects no cluster of the fleet",
+            ),
+            (
+                "for-one-of-two-clusters",
+                "UnknownCluster",
+                "spec.overrideRules[0].targetCluster: names clusters that are not in the fleet: m9",
             ),
             (
                 "of-another-version",

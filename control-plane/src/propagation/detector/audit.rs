@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use muster_shared::api::policy::{
     ClusterAffinity, Placement, PriorityClassSource, PropagationSpec, PurgeMode, ResourceSelector,
 };
+use muster_shared::names::is_cluster_name;
 
 use super::identity::sound_name;
 use super::kinds::{MOST_KINDS, kinds_of, meant};
@@ -243,25 +244,40 @@ pub fn missing(spec: &PropagationSpec, scope: &Scope, facts: &impl Facts) -> Vec
         );
         add("DependentOverrides", note);
     }
-    let unknown: BTreeSet<&str> = clusters_of(&spec.placement)
-        .filter(|name| !facts.has_cluster(name))
-        .collect();
-    if !unknown.is_empty() {
-        let mut names: Vec<&str> = unknown.iter().copied().take(MOST_NAMES).collect();
-        if unknown.len() > MOST_NAMES {
-            names.push("...");
-        }
-        let note = format!(
-            "spec.placement names clusters that are not in the fleet: {}",
-            names.join(", ")
-        );
+    for note in unknown_clusters(spec, |name| facts.has_cluster(name)) {
         add("UnknownCluster", note);
     }
     bounded(found)
 }
 
+/// Returns what is told of clusters that a policy names and that are not in the fleet.
+/// `has_cluster` says whether there is a cluster of a name, or might be.
+pub fn unknown_clusters(spec: &PropagationSpec, has_cluster: impl Fn(&str) -> bool) -> Vec<String> {
+    let suspension = spec.suspension.as_ref();
+    let suspended = suspension.and_then(|it| it.dispatching_on_clusters.as_ref());
+    let suspended = suspended.into_iter().flat_map(|it| &it.cluster_names);
+    let placed: BTreeSet<&str> = clusters_of(&spec.placement).collect();
+    let suspended: BTreeSet<&str> = suspended.map(String::as_str).collect();
+    let fields = [
+        ("spec.placement", placed),
+        ("spec.suspension.dispatchingOnClusters", suspended),
+    ];
+    let told = |(field, named): (&str, BTreeSet<&str>)| {
+        let unknown: Vec<&str> = named.into_iter().filter(|it| !has_cluster(it)).collect();
+        let sound = unknown.iter().copied().filter(|it| is_cluster_name(it));
+        let mut names: Vec<&str> = sound.take(MOST_NAMES).collect();
+        if unknown.len() > names.len() {
+            names.push("...");
+        }
+        let names = names.join(", ");
+        (!unknown.is_empty())
+            .then(|| format!("{field} names clusters that are not in the fleet: {names}"))
+    };
+    fields.into_iter().filter_map(told).collect()
+}
+
 /// Returns the clusters that a placement wants by name.
-pub fn clusters_of(placement: &Placement) -> impl Iterator<Item = &str> {
+fn clusters_of(placement: &Placement) -> impl Iterator<Item = &str> {
     fn names(affinity: &ClusterAffinity) -> impl Iterator<Item = &str> {
         affinity.cluster_names.iter().map(String::as_str)
     }

@@ -12,8 +12,8 @@ use muster_shared::controller::{Controller, Watched as _};
 use muster_shared::events::EventType;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
+use muster_shared::watch::Change;
 use muster_shared::watch::outline::Outline;
-use muster_shared::watch::{Change, Doubt, Presence};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -22,6 +22,7 @@ use super::controller::Detector;
 use super::select::reaches;
 use crate::fleet::policy::{Policy, PolicyKey};
 use crate::fleet::selection::{Strength, Subject, given, strength};
+use crate::fleet::standing::may_exist;
 use crate::fleet::template::{Kind, TemplateKey};
 use crate::fleet::template_event::{KindState, Lookup};
 
@@ -298,12 +299,7 @@ impl Facts for Now<'_> {
     }
 
     fn has_cluster(&self, name: &str) -> bool {
-        match self.detector.fleet.clusters.presence(None, name) {
-            Presence::There(_) | Presence::Unknown(Doubt::Unlisted | Doubt::Unreadable { .. }) => {
-                true
-            }
-            Presence::Gone | Presence::Unknown(Doubt::Unseen | Doubt::Vanished) => false,
-        }
+        may_exist(&self.detector.fleet.clusters.presence(None, name))
     }
 
     fn has_override(&self, name: &str) -> bool {

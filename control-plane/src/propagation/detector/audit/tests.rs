@@ -213,6 +213,15 @@ fn what_the_fleet_lacks_is_found_with_what_to_do() {
             &["UnknownCluster"],
         ),
         (
+            "an unknown cluster that is suspended",
+            with(
+                web(),
+                "suspension",
+                json!({ "dispatchingOnClusters": { "clusterNames": ["m1", "nosuch"] } }),
+            ),
+            &["UnknownCluster"],
+        ),
+        (
             "an unknown cluster of a later group",
             with(
                 web(),
