@@ -21,7 +21,6 @@ mod fleet_api;
 mod heartbeats;
 mod host_loss;
 mod identity;
-mod kills;
 mod layers;
 mod orders;
 mod page;
