@@ -8,11 +8,11 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use muster_e2e::harness::observer::View;
 use muster_e2e::harness::route::Condition;
 use muster_e2e::harness::test_bed::{gone, until};
-use muster_shared::k8s::{Api, CronJob, Job, PostParams, Resource as _};
+use muster_shared::k8s::{Api, CronJob, Job, Lease, PostParams, Resource as _};
 use muster_shared::names;
 use scene::{
     AFTER, JOB, MOVED_AFTER, Scene, fenced, fenced_in, ledger, placed, policy, reason, replicas,
@@ -148,6 +148,17 @@ async fn wrong_clocks_of_agent_and_control_plane_change_nothing() {
         member.to_member.set_clock(ahead);
         scene.fleet.to_api.set_clock(behind);
         scene.runs_on(Duration::from_secs(10)).await?;
+        // The clock is wrong in what the agent writes.
+        let client = scene.fleet.api.watch_client.clone();
+        let leases: Api<Lease> = Api::namespaced(client, names::CLUSTER_NAMESPACE);
+        let lease = leases.get(&scene.victim).await?;
+        let renewed = lease.spec.and_then(|spec| spec.renew_time);
+        let renewed = renewed.context("the lease was renewed")?.0;
+        let now = Timestamp::now();
+        anyhow::ensure!(
+            renewed > now + ahead / 2,
+            "renewed at {renewed}, it is {now}"
+        );
         whole_story(scene).await
     })
     .await;

@@ -9,7 +9,7 @@ mod certificates;
 mod child;
 
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -51,8 +51,6 @@ pub struct Options {
     /// Where data, certificates and logs go; a temporary directory, removed at the end, if none is
     /// given.
     pub directory: Option<PathBuf>,
-    /// Whether kube-controller-manager is started, if the folder has it.
-    pub manager: bool,
     /// Further arguments for kube-apiserver.
     pub server_arguments: Vec<String>,
 }
@@ -64,7 +62,11 @@ impl Options {
         let Some(assets) = std::env::var_os(ASSETS).filter(|value| !value.is_empty()) else {
             return Ok(None);
         };
-        let options = Self::new(PathBuf::from(assets));
+        let options = Self {
+            assets: PathBuf::from(assets),
+            directory: None,
+            server_arguments: Vec::new(),
+        };
         for name in ["etcd", "kube-apiserver"] {
             let binary = options.assets.join(name);
             if !binary.is_file() {
@@ -74,19 +76,9 @@ impl Options {
         Ok(Some(options))
     }
 
-    /// Returns the binaries of a folder, with everything that is there.
-    pub fn new(assets: PathBuf) -> Self {
-        Self {
-            assets,
-            directory: None,
-            manager: true,
-            server_arguments: Vec::new(),
-        }
-    }
-
     /// Returns whether kube-controller-manager will run.
     pub fn has_manager(&self) -> bool {
-        self.manager && self.assets.join("kube-controller-manager").is_file()
+        self.assets.join("kube-controller-manager").is_file()
     }
 }
 
@@ -187,18 +179,13 @@ impl Envtest {
 
     /// Returns access for the administrator.
     pub fn kubeconfig(&self) -> anyhow::Result<Kubeconfig> {
-        self.identity("admin", &["system:masters"])
-    }
-
-    /// Returns access for a user by client certificate.
-    pub fn identity(&self, user: &str, groups: &[&str]) -> anyhow::Result<Kubeconfig> {
         self.authority
-            .kubeconfig(&self.address, user, groups)
-            .with_context(|| format!("making a kubeconfig for {user}"))
+            .kubeconfig(&self.address, "admin", &["system:masters"])
+            .context("making the administrator's kubeconfig")
     }
 
     /// Returns the administrator's access as configuration of a client.
-    pub async fn config(&self) -> anyhow::Result<kube::Config> {
+    async fn config(&self) -> anyhow::Result<kube::Config> {
         let options = KubeConfigOptions::default();
         Ok(kube::Config::from_custom_kubeconfig(self.kubeconfig()?, &options).await?)
     }
@@ -207,11 +194,6 @@ impl Envtest {
     /// certificates signed.
     pub fn has_manager(&self) -> bool {
         self.manager.is_some()
-    }
-
-    /// Returns where data, certificates and logs are.
-    pub fn directory(&self) -> &Path {
-        &self.directory.path
     }
 
     async fn ready(&mut self) -> anyhow::Result<()> {
