@@ -8,7 +8,6 @@
 mod admission;
 mod agent;
 mod check;
-mod clients;
 mod comparison;
 mod data;
 mod detection;
@@ -20,6 +19,7 @@ mod fleet_api;
 mod heartbeats;
 mod host_loss;
 mod identity;
+mod kubectl;
 mod layers;
 mod orders;
 mod page;
