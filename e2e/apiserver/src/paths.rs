@@ -86,22 +86,10 @@ pub fn answer(
             if !server.registry.has_version(group, version) {
                 return Err(StatusError::no_such_path());
             }
-            let crds = definitions(server);
-            tree(&openapi::v3_group(
-                group,
-                version,
-                &crds.iter().map(AsRef::as_ref).collect::<Vec<_>>(),
-            ))
+            tree(&openapi::v3_group(&server.registry, group, version))
         }
         _ => Err(StatusError::no_such_path()),
     }
-}
-
-fn definitions(server: &Server) -> Vec<Arc<Value>> {
-    let all = server.registry.all();
-    all.iter()
-        .filter_map(|r| r.custom.as_ref().map(|c| Arc::clone(&c.definition)))
-        .collect()
 }
 
 fn version() -> Value {

@@ -2,7 +2,6 @@
 //! tell of it.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -85,7 +84,6 @@ pub fn resource(store: &Store, crd: &Value) -> Result<Resource, FieldError> {
         facts: KindFacts::CUSTOM,
         custom: Some(Custom {
             crd: metadata::text(crd, "name").to_owned(),
-            definition: Arc::new(crd.clone()),
             selectable,
         }),
         group,

@@ -9,7 +9,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
-use serde_json::Value;
 
 use crate::catalog;
 use crate::registry::kind_facts::KindFacts;
@@ -54,8 +53,6 @@ pub struct Resource {
 pub struct Custom {
     /// Name of the CRD.
     pub crd: String,
-    /// The whole CRD.
-    pub definition: Arc<Value>,
     /// Further fields that selectors may name, by version name, as JSON paths (`.spec.color`).
     pub selectable: HashMap<String, Vec<String>>,
 }
