@@ -96,23 +96,3 @@ fn a_status_that_is_carried_is_within_its_limits_and_can_be_read_again() {
             format!("{checked:?} {}", levels(&status).min(8))
         });
 }
-
-/// Returns whether two documents are the same, as far as floating point can tell.
-pub(crate) fn same(one: &Value, other: &Value) -> bool {
-    match (one, other) {
-        (Value::Number(one), Value::Number(other)) => match (one.as_f64(), other.as_f64()) {
-            (Some(one), Some(other)) => (one - other).abs() <= one.abs() * 1e-15,
-            _ => one == other,
-        },
-        (Value::Array(one), Value::Array(other)) => {
-            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| same(one, other))
-        }
-        (Value::Object(one), Value::Object(other)) => {
-            one.len() == other.len()
-                && one
-                    .iter()
-                    .all(|(key, one)| other.get(key).is_some_and(|other| same(one, other)))
-        }
-        _ => one == other,
-    }
-}

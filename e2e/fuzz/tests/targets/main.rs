@@ -6,12 +6,10 @@
 
 mod certificates;
 mod documents;
-mod flags;
 mod jsonpath;
 mod kubeconfig;
 mod lua;
 mod protobuf;
-mod quantities;
 mod selectors;
 
 use std::alloc::System;
