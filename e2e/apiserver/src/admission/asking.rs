@@ -1,13 +1,12 @@
 //! Asking one webhook, and laying what it wants over the object.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::admission_config::hooks::Hook;
 use crate::admission_config::review::{self, Attributes, Verdict};
 use crate::context::RequestContext;
 use crate::patch;
 use crate::wire::clock;
-use crate::wire::json;
 use crate::wire::status_error::StatusError;
 
 /// What came between us and a verdict.
@@ -69,12 +68,11 @@ pub fn lay_over(
     if patch.is_empty() {
         return Ok(());
     }
-    let read = json::read(patch).map_err(|e| {
+    let document: Value = serde_json::from_slice(patch).map_err(|e| {
         Trouble::Calling(format!(
             "received undecodable patch in webhook response: {e}"
         ))
     })?;
-    let document = read.tree;
     if !document.is_array() {
         let why =
             "received undecodable patch in webhook response: a list of operations is expected";

@@ -14,8 +14,6 @@ use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use crate::wire::json;
-
 /// The largest answer that is read.
 const LIMIT: usize = 3 * 1024 * 1024;
 
@@ -86,9 +84,8 @@ fn answer(status: StatusCode, body: &[u8]) -> Result<Value, String> {
         let said = String::from_utf8_lossy(body);
         return Err(format!("the webhook answered {status}: {}", said.trim()));
     }
-    let read = json::read(body)
-        .map_err(|e| format!("couldn't get version/kind; json parse error: {e}"))?;
-    Ok(read.tree)
+    serde_json::from_slice(body)
+        .map_err(|e| format!("couldn't get version/kind; json parse error: {e}"))
 }
 
 /// Returns a TLS configuration that trusts a bundle and nothing else.

@@ -16,18 +16,18 @@ pub fn decode(
     options: WriteOptions,
 ) -> Result<Value, StatusError> {
     let custom = context.served.resource.custom.is_some();
-    let read =
+    let object =
         media::parse(context.content_type, body, !custom).map_err(|unread| match unread {
             Unread::Refused(refusal) => refusal,
             Unread::Json(error) => unrecognized(context, &error),
         })?;
-    if !read.tree.is_object() {
+    if !object.is_object() {
         return Err(unrecognized(context, "no object"));
     }
-    if custom && read.tree["kind"].as_str().is_none_or(str::is_empty) {
+    if custom && object["kind"].as_str().is_none_or(str::is_empty) {
         return Err(unrecognized(context, "Object 'Kind' is missing"));
     }
-    decode_tree(context, read.tree, &read.duplicates, options)
+    decode_tree(context, object, options)
 }
 
 fn unrecognized(context: &RequestContext<'_>, error: &str) -> StatusError {
@@ -42,7 +42,6 @@ fn unrecognized(context: &RequestContext<'_>, error: &str) -> StatusError {
 pub fn decode_tree(
     context: &RequestContext<'_>,
     mut object: Value,
-    duplicates: &[String],
     options: WriteOptions,
 ) -> Result<Value, StatusError> {
     let served = &context.served;
@@ -56,11 +55,8 @@ pub fn decode_tree(
         .decode(&mut object)
         .map_err(|e| mishandled(context, &served.resource.kind, &served.version().name, &e))?;
     let unknown = schema.prune(&mut object);
-    let mut faults: Vec<String> = duplicates
-        .iter()
-        .map(|p| format!("duplicate field {p:?}"))
-        .collect();
-    faults.extend(unknown.iter().map(|p| format!("unknown field {p:?}")));
+    let faults = unknown.iter().map(|p| format!("unknown field {p:?}"));
+    let faults: Vec<String> = faults.collect();
     if !faults.is_empty() {
         match options.fields {
             FieldValidation::Ignore => {}

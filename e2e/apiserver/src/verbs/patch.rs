@@ -11,7 +11,6 @@ use crate::apply::{self, ApplyError};
 use crate::context::{Outcome, RequestContext};
 use crate::patch::{self as forms, PatchError};
 use crate::wire::field_error::FieldError;
-use crate::wire::json;
 use crate::wire::metadata;
 use crate::wire::request::Verb;
 use crate::wire::status_error::{GroupName, StatusError};
@@ -46,7 +45,7 @@ pub async fn patch(context: &RequestContext<'_>, body: &[u8]) -> Result<Outcome,
     update_with(context, |old| {
         let new = patched(context, old, &document)?;
         registered(context, &new).map_err(|refusal| undecodable(&document, refusal))?;
-        let decoded = decode_tree(context, new, &[], options);
+        let decoded = decode_tree(context, new, options);
         let mut new = decoded.map_err(|refusal| undecodable(&document, refusal))?;
         check_name(context, &mut new)?;
         Ok(new.into())
@@ -55,12 +54,12 @@ pub async fn patch(context: &RequestContext<'_>, body: &[u8]) -> Result<Outcome,
 }
 
 fn parse(context: &RequestContext<'_>, body: &[u8]) -> Result<Value, StatusError> {
-    let read = json::read(body)
+    let document: Value = serde_json::from_slice(body)
         .map_err(|e| StatusError::bad_request(format!("error decoding patch: {e}")))?;
     let list = context.content_type == JSON;
-    match &read.tree {
-        Value::Array(_) if list => return Ok(read.tree),
-        Value::Object(_) if !list => return Ok(read.tree),
+    match &document {
+        Value::Array(_) if list => return Ok(document),
+        Value::Object(_) if !list => return Ok(document),
         _ => {}
     }
     let expected = if list {
@@ -194,10 +193,9 @@ async fn server_side(
 /// Reads what is applied: YAML, and nearly always JSON, which is read a good deal faster.
 fn applied(body: &[u8]) -> Result<Value, StatusError> {
     if body.first() == Some(&b'{')
-        && let Ok(read) = json::read(body)
-        && read.duplicates.is_empty()
+        && let Ok(object) = serde_json::from_slice(body)
     {
-        return Ok(read.tree);
+        return Ok(object);
     }
     serde_saphyr::from_slice(body).map_err(|e| {
         StatusError::bad_request(format!(
@@ -247,5 +245,5 @@ fn merged(
         ApplyError::BadRequest(message) => StatusError::bad_request(message),
         ApplyError::Typed(message) => StatusError::unknown(message),
     })?;
-    decode_tree(context, applied, &[], options)
+    decode_tree(context, applied, options)
 }

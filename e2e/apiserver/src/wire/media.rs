@@ -11,7 +11,6 @@ use http_body_util::{BodyExt, Full, LengthLimitError, Limited, StreamBody};
 use hyper::body::{Body as HttpBody, Frame};
 use serde_json::Value;
 
-use crate::wire::json::{self, Document};
 use crate::wire::protobuf;
 use crate::wire::status_error::StatusError;
 
@@ -176,24 +175,22 @@ where
 pub enum Unread {
     /// The reason is known in full.
     Refused(StatusError),
-    /// It is no JSON; the words are those of Go's parser.
+    /// It is no JSON, and why.
     Json(String),
 }
 
 /// Reads a body in the form that its content type says. Only built-in kinds are spoken in protobuf.
-pub fn parse(content_type: &str, body: &[u8], builtin: bool) -> Result<Document, Unread> {
-    let document = |tree| Document {
-        tree,
-        duplicates: Vec::new(),
-    };
+pub fn parse(content_type: &str, body: &[u8], builtin: bool) -> Result<Value, Unread> {
     match content_type {
-        "" | "application/json" => json::read(body).map_err(Unread::Json),
-        "application/yaml" => serde_saphyr::from_slice(body).map(document).map_err(|e| {
+        "" | "application/json" => {
+            serde_json::from_slice(body).map_err(|e| Unread::Json(e.to_string()))
+        }
+        "application/yaml" => serde_saphyr::from_slice(body).map_err(|e| {
             Unread::Refused(StatusError::bad_request(format!(
                 "error converting YAML to JSON: {e}"
             )))
         }),
-        protobuf::MEDIA_TYPE if builtin => protobuf::decode(body).map(document).map_err(|e| {
+        protobuf::MEDIA_TYPE if builtin => protobuf::decode(body).map_err(|e| {
             Unread::Refused(StatusError::bad_request(format!(
                 "unable to decode the body: {e}"
             )))
@@ -209,14 +206,12 @@ pub fn parse(content_type: &str, body: &[u8], builtin: bool) -> Result<Document,
 
 /// Reads the body of a request that is about no kind of its own.
 pub fn tree_of(content_type: &str, body: &[u8]) -> Result<Value, StatusError> {
-    parse(content_type, body, true)
-        .map(|read| read.tree)
-        .map_err(|unread| match unread {
-            Unread::Refused(refusal) => refusal,
-            Unread::Json(error) => StatusError::bad_request(format!(
-                "couldn't get version/kind; json parse error: {error}"
-            )),
-        })
+    parse(content_type, body, true).map_err(|unread| match unread {
+        Unread::Refused(refusal) => refusal,
+        Unread::Json(error) => StatusError::bad_request(format!(
+            "couldn't get version/kind; json parse error: {error}"
+        )),
+    })
 }
 
 /// Returns a body that is sent as a whole.
