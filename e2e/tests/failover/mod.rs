@@ -161,33 +161,6 @@ fn leaving(picture: &Picture, at_least: usize) -> Verdict {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_moves_while_failover_is_off() {
-    let setting = Setting {
-        plan: |plan| {
-            plan.control_plane
-                .retain(|flag| !flag.starts_with("--feature-gates"));
-            plan.control_plane.extend([
-                "--feature-gates=Failover=false".to_owned(),
-                "--preview-cluster-taint-policies".to_owned(),
-            ]);
-        },
-        ..Setting::named("gate-off")
-    };
-    play(setting, async |story: &Story| {
-        story.cut()?;
-        story.until_unknown().await?;
-        // The taint that would evict comes with the gate off as well, since that is asked for.
-        story.until_tainted().await?;
-        // By then the evictor has told of each workload that the taint would move.
-        story.nothing_moves_for(Duration::from_secs(5)).await?;
-        story.heal()?;
-        story.until_back().await?;
-        story.nothing_moves_for(Duration::from_secs(2)).await
-    })
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_fleet_api_that_restarts_without_its_history_in_the_middle_changes_nothing() {
     let setting = Setting {
         needs: &[Ability::Restart],

@@ -94,16 +94,6 @@ async fn runs(bench: &Bench, cluster: &str) {
 }
 
 #[tokio::test]
-async fn directly_the_old_copy_goes_at_once_whatever_becomes_of_the_new_one() {
-    let bench = Bench::start().await;
-    let _control_plane = bench.evicting_control_plane(Settings::default());
-    let (here, there) = evict(&bench, &asks("Immediately")).await;
-    // Nothing is reported of the new copy.
-    bench.withdrawn(here, "Deployment", "web").await;
-    bench.sent(there, "Deployment", "web", |_| true).await;
-}
-
-#[tokio::test]
 async fn gracefully_the_old_copy_goes_when_the_new_one_is_healthy() {
     for (mode, gates) in [
         ("Graciously", ""),

@@ -10,7 +10,6 @@ mod conflict;
 mod definitions;
 mod dependencies;
 mod detector;
-mod evict_plugins;
 mod failing;
 mod identity;
 mod interpreter_webhooks;
@@ -127,32 +126,6 @@ async fn a_template_is_followed_to_every_member_and_a_deleted_policy_removes_not
 }
 
 #[tokio::test]
-async fn a_cluster_that_is_being_left_gracefully_keeps_its_work_as_it_is() {
-    let (bench, _control_plane) = Bench::with_web(json!({})).await;
-    let leaves = json!({ "spec": {
-        "clusters": [{ "name": "m2", "replicas": 4 }],
-        "gracefulEvictionTasks": [
-            { "fromCluster": "m1", "purgeMode": "Gracefully", "reason": "Test", "producer": "test", "replicas": 2 },
-        ],
-    } });
-    merge::<ResourceBinding>(&bench.here(), "web-deployment", leaves).await;
-    bench
-        .sent("m2", "Deployment", "web", |manifest| {
-            manifest["spec"]["replicas"] == 4
-        })
-        .await;
-    bench
-        .sent("m1", "Deployment", "web", |manifest| {
-            manifest["spec"]["replicas"] == 2
-        })
-        .await;
-    bench.report("m2", "web", 4).await;
-    let left = json!({ "spec": { "gracefulEvictionTasks": null } });
-    merge::<ResourceBinding>(&bench.here(), "web-deployment", left).await;
-    bench.withdrawn("m1", "Deployment", "web").await;
-}
-
-#[tokio::test]
 async fn what_a_workload_refers_to_goes_and_comes_with_it() {
     let (bench, _control_plane) = Bench::with_web(json!({ "propagateDeps": true })).await;
     let conf = json!({ "metadata": { "name": "web-conf" }, "data": { "a": "1" } });
@@ -175,30 +148,6 @@ async fn what_a_workload_refers_to_goes_and_comes_with_it() {
     for member in ["m1", "m2"] {
         bench.withdrawn(member, "ConfigMap", "web-conf").await;
     }
-}
-
-#[tokio::test]
-async fn what_the_members_report_shows_on_binding_and_template() {
-    let bench = Bench::start().await;
-    let _control_plane = bench.control_plane();
-    bench.deploy("web").await;
-    bench.place("web", json!({})).await;
-    for member in ["m1", "m2"] {
-        bench.sent(member, "Deployment", "web", |_| true).await;
-        bench.report(member, "web", 2).await;
-    }
-    let full = |binding: &ResourceBinding| {
-        let status = binding.status.clone().unwrap_or_default();
-        let applied = |condition: &_| {
-            let muster_shared::k8s::Condition { type_, status, .. } = condition;
-            type_ == "FullyApplied" && status == "True"
-        };
-        status.aggregated_status.len() == 2 && status.conditions.iter().any(applied)
-    };
-    bench
-        .bound("web-deployment", "it is applied everywhere", full)
-        .await;
-    bench.shows_ready("web", 4).await;
 }
 
 #[tokio::test]

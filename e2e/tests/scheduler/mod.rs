@@ -1,7 +1,6 @@
 //! The scheduler against a real API: what it writes for bindings, when, and when not.
 
 mod bench;
-mod models;
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

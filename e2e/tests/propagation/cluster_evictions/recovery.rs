@@ -54,7 +54,7 @@ async fn a_migration_goes_on_until_the_new_copy_is_healthy_although_the_old_clus
 async fn a_workload_whose_old_copy_is_gone_does_not_return_when_the_old_cluster_is_back() {
     let bench = Bench::start().await;
     let _control_plane = bench.evicting_control_plane(Settings::default());
-    let (here, there) = evict(&bench, &asks("Directly")).await;
+    let (here, there) = evict(&bench, &asks("Immediately")).await;
     bench.withdrawn(here, "Deployment", "web").await;
     bench.sent(there, "Deployment", "web", |_| true).await;
     bench
