@@ -104,7 +104,7 @@ fn hash_without_nulls(value: &Value, hasher: &mut DefaultHasher) {
                 hash_without_nulls(entry, hasher);
             }
         }
-        other => other.to_string().hash(hasher),
+        other => other.hash(hasher),
     }
 }
 
