@@ -83,21 +83,6 @@ pub fn debounce(
     thresholds: Thresholds,
     now: Instant,
 ) -> Verdict {
-    judge(memory, stored, observed, thresholds, now, |stored| {
-        stored != observed
-    })
-}
-
-/// Judges an observation as [`debounce`] does; `is_change` says whether the observation changes the
-/// status that the API holds.
-fn judge(
-    memory: &mut Option<Memory>,
-    stored: Option<Readiness>,
-    observed: Readiness,
-    thresholds: Thresholds,
-    now: Instant,
-    is_change: impl Fn(Readiness) -> bool,
-) -> Verdict {
     let Some(known) = memory else {
         *memory = Some(Memory {
             status: observed,
@@ -122,7 +107,7 @@ fn judge(
     let young = known
         .since
         .is_some_and(|since| now.duration_since(since) < threshold);
-    if is_change(stored) && young {
+    if stored != observed && young {
         Verdict::Hold
     } else {
         Verdict::Report
@@ -179,15 +164,15 @@ mod tests {
                 stored.clone_from(status);
             }
             let observed = Readiness::of(&step.observed);
-            // Karmada reports changes between the two states that are not ready at once.
-            let verdict = judge(
-                &mut memory,
-                (!stored.is_empty()).then(|| Readiness::of(&stored)),
-                observed,
-                thresholds,
-                start + Duration::from_secs_f64(step.at),
-                |stored| stored.is_true() != observed.is_true(),
-            );
+            // Karmada reports changes between the two states that are not ready at once: to it
+            // they are one.
+            let known = (!stored.is_empty()).then(|| Readiness::of(&stored));
+            let known = known.map(|known| {
+                let is_change = known.is_true() != observed.is_true();
+                if is_change { known } else { observed }
+            });
+            let now = start + Duration::from_secs_f64(step.at);
+            let verdict = debounce(&mut memory, known, observed, thresholds, now);
             if verdict == Verdict::Report {
                 stored.clone_from(&step.observed);
             }
