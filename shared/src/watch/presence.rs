@@ -6,8 +6,10 @@
 //! places anew something because an object is gone asks
 //! [`Informer::presence`](super::Informer::presence) and acts only on [`Presence::Gone`].
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
+
+use lru::LruCache;
 
 /// What is known of an object by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,11 +90,14 @@ pub(super) fn is_to_leave(deleting: bool, finalizers: Option<&Vec<String>>) -> b
 
 /// The names that left, the oldest forgotten first. Cheap to share: a holder keeps the state that
 /// it got.
-#[derive(Debug, Clone, Default)]
-pub struct Departed {
-    by_name: HashMap<Arc<str>, (u64, Departure)>,
-    order: BTreeMap<u64, Arc<str>>,
-    next: u64,
+#[derive(Debug, Clone)]
+pub struct Departed(LruCache<Arc<str>, Departure>);
+
+impl Default for Departed {
+    fn default() -> Self {
+        // It takes memory for the names that have left only; `put` bounds them.
+        Self(LruCache::unbounded())
+    }
 }
 
 /// How a name left.
@@ -116,7 +121,7 @@ impl Departed {
     /// Returns the names in a namespace of objects that a list lacked, whose deletion nothing told
     /// of.
     pub fn missing_in(&self, namespace: &str) -> Vec<String> {
-        let missing = self.by_name.iter().filter_map(|(joined, (_, departure))| {
+        let missing = self.0.iter().filter_map(|(joined, departure)| {
             let (found, name) = joined.split_once('/')?;
             let is_missing = found == namespace && *departure != Departure::Deleted;
             is_missing.then(|| name.to_owned())
@@ -135,33 +140,22 @@ impl Departed {
     }
 
     pub(super) fn get(&self, namespace: &str, name: &str) -> Option<Departure> {
-        if self.by_name.is_empty() {
+        if self.0.is_empty() {
             return None;
         }
-        let departure = self.by_name.get(&*joined(namespace, name));
-        departure.map(|(_, departure)| *departure)
+        self.0.peek(&*joined(namespace, name)).copied()
     }
 
     pub(super) fn put(&mut self, namespace: &str, name: &str, departure: Departure) {
-        self.take(namespace, name);
-        let joined = joined(namespace, name);
-        self.by_name
-            .insert(Arc::clone(&joined), (self.next, departure));
-        self.order.insert(self.next, joined);
-        self.next += 1;
-        if self.order.len() > MOST_DEPARTED
-            && let Some((_, oldest)) = self.order.pop_first()
-        {
-            self.by_name.remove(&oldest);
+        self.0.put(joined(namespace, name), departure);
+        if self.0.len() > MOST_DEPARTED {
+            self.0.pop_lru();
         }
     }
 
     pub(super) fn take(&mut self, namespace: &str, name: &str) {
-        if self.by_name.is_empty() {
-            return;
-        }
-        if let Some((at, _)) = self.by_name.remove(&*joined(namespace, name)) {
-            self.order.remove(&at);
+        if !self.0.is_empty() {
+            self.0.pop(&*joined(namespace, name));
         }
     }
 }
@@ -241,7 +235,7 @@ mod tests {
         assert!(!departed.is_gone(Some("a"), "2"));
         departed.take("a", "1");
         assert!(!departed.is_gone(Some("a"), "1"));
-        assert_eq!(departed.order.len(), departed.by_name.len());
+        assert_eq!(departed.0.len(), MOST_DEPARTED - 1);
     }
 
     #[test]
