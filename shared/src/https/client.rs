@@ -15,6 +15,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, RootCertStore};
 
 use super::provider;
+pub use crate::client::words;
 
 /// Connections to a server that are kept for the next request.
 const IDLE_CONNECTIONS: usize = 4;
@@ -92,18 +93,4 @@ pub async fn read(
         }
     }
     Ok(false)
-}
-
-/// Returns the text of an error with its causes, as the first errors are often general.
-pub fn words(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let more = error.to_string();
-        if !text.contains(&more) {
-            text = format!("{text}: {more}");
-        }
-        cause = error.source();
-    }
-    text
 }
