@@ -17,11 +17,8 @@ pub enum Error {
 
 /// Returns the time from which the first certificate of a PEM text is no longer valid.
 pub fn not_after(pem: &[u8]) -> Result<Timestamp, Error> {
-    let certificate = CertificateDer::from_pem_slice(pem).map_err(Error::Pem)?;
-    let (_, certificate) = x509_parser::parse_x509_certificate(&certificate)
-        .map_err(|error| Error::X509(error.to_string()))?;
-    Timestamp::from_second(certificate.validity().not_after.timestamp())
-        .map_err(|error| Error::X509(error.to_string()))
+    let der = CertificateDer::from_pem_slice(pem).map_err(Error::Pem)?;
+    Ok(read(&der)?.not_after)
 }
 
 /// Fields of a certificate that a renewal needs.
@@ -39,23 +36,24 @@ pub struct Certificate {
 
 /// Returns the certificates of a PEM text, in their order; never an empty list.
 pub fn certificates(pem: &[u8]) -> Result<Vec<Certificate>, Error> {
-    let x509 = |error: &dyn std::fmt::Display| Error::X509(error.to_string());
-    let time = |seconds| Timestamp::from_second(seconds).map_err(|error| x509(&error));
-    let mut list = Vec::new();
-    for der in CertificateDer::pem_slice_iter(pem) {
-        let der = der.map_err(Error::Pem)?;
-        let (_, read) = x509_parser::parse_x509_certificate(&der).map_err(|error| x509(&error))?;
-        list.push(Certificate {
-            not_before: time(read.validity().not_before.timestamp())?,
-            not_after: time(read.validity().not_after.timestamp())?,
-            subject: read.subject().as_raw().to_vec(),
-            key: read.public_key().raw.to_vec(),
-        });
-    }
+    let list = CertificateDer::pem_slice_iter(pem).map(|der| read(&der.map_err(Error::Pem)?));
+    let list = list.collect::<Result<Vec<_>, _>>()?;
     if list.is_empty() {
         return Err(Error::Pem(rustls::pki_types::pem::Error::NoItemsFound));
     }
     Ok(list)
+}
+
+fn read(der: &[u8]) -> Result<Certificate, Error> {
+    let x509 = |error: &dyn std::fmt::Display| Error::X509(error.to_string());
+    let time = |seconds| Timestamp::from_second(seconds).map_err(|error| x509(&error));
+    let (_, read) = x509_parser::parse_x509_certificate(der).map_err(|error| x509(&error))?;
+    Ok(Certificate {
+        not_before: time(read.validity().not_before.timestamp())?,
+        not_after: time(read.validity().not_after.timestamp())?,
+        subject: read.subject().as_raw().to_vec(),
+        key: read.public_key().raw.to_vec(),
+    })
 }
 
 /// Returns the certificates of a PEM text in DER; none for a text that has none.
