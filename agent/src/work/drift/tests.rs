@@ -23,21 +23,6 @@ fn applied(object: &Value, fields: &Value) -> Value {
 }
 
 #[test]
-fn what_the_member_decides_is_no_reason_to_send_anything_and_is_sent_along() {
-    let service = |spec: &Value| json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}, "spec": spec});
-    let found = service(&json!({"clusterIP": "10.0.0.1", "type": "ClusterIP"}));
-    let observed = applied(&found, &json!({"f:spec": {"f:type": {}}}));
-    assert_eq!(
-        difference(&service(&json!({"type": "ClusterIP"})), &observed),
-        None
-    );
-    let apply = difference(&service(&json!({"type": "NodePort"})), &observed);
-    let expected = service(&json!({"clusterIP": "10.0.0.1", "type": "NodePort"}));
-    let apply = apply.unwrap().apply.unwrap();
-    assert_eq!(apply["spec"], expected["spec"]);
-}
-
-#[test]
 fn what_admission_and_the_scheduler_add_to_a_bare_pod_is_no_reason_to_send_anything() {
     let container = json!({"name": "web", "image": "nginx"});
     let desired = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"},

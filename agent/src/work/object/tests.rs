@@ -444,29 +444,6 @@ async fn a_container_that_the_template_drops_goes_although_somebody_changed_it_i
 }
 
 #[tokio::test]
-async fn a_variable_whose_source_somebody_replaced_in_the_member_has_that_of_the_template_again() {
-    let with = |variable: &Value| {
-        controller(&json!([{"name": "web", "image": "web:1", "env": [variable]}]))
-    };
-    let source = json!({"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}});
-    let fields = json!({"f:spec": {"f:template": {"f:spec": {"f:containers": {
-        "k:{\"name\":\"web\"}": {"f:env": {"k:{\"name\":\"A\"}": {"f:value": {}}}},
-    }}}}});
-    let cause = json!({
-        "reason": "FieldValueInvalid", "field": "spec.template.spec.containers[0].env[0].valueFrom",
-        "message": "Invalid value: \"\": may not be specified when `value` is not empty",
-    });
-    let patches = Arc::default();
-    let value = with(&json!({"name": "A", "value": "b"}));
-    let objects = edited(&value, &fields, (CONTAINERS, cause), &patches);
-    let manifest = desired(&with(&source), WORK, None);
-    let applied = apply(&objects, &manifest).await;
-    let after = &applied.unwrap().object["spec"]["template"]["spec"]["containers"];
-    assert_eq!(after[0]["env"], json!([source]));
-    assert_eq!(patches.lock().len(), 1);
-}
-
-#[tokio::test]
 async fn an_object_whose_record_names_a_version_that_is_gone_is_applied() {
     let entry = json!({
         "manager": "operator", "operation": "Update", "apiVersion": "example.io/v1alpha1",
