@@ -237,8 +237,7 @@ impl Splitter {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 
@@ -347,40 +346,6 @@ mod tests {
                     assert!(steps <= text.len(), "byte {byte} is read without end");
                 }
             }
-        }
-    }
-
-    fn value() -> impl Strategy<Value = Value> {
-        let leaf = prop_oneof![
-            any::<bool>().prop_map(Value::from),
-            any::<i32>().prop_map(Value::from),
-            ".*".prop_map(Value::from),
-        ];
-        leaf.prop_recursive(3, 12, 3, |inner| {
-            prop_oneof![
-                prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
-                prop::collection::btree_map(".{0,4}", inner, 0..3)
-                    .prop_map(|map| Value::Object(map.into_iter().collect())),
-            ]
-        })
-    }
-
-    proptest! {
-        #[test]
-        fn whatever_is_in_a_list_comes_out_of_it(items in prop::collection::vec(value(), 0..4), length in 1usize..40) {
-            let text = json!({ "items": &items, "kind": "List" }).to_string();
-            let mut splitter = Splitter::new(1 << 20);
-            let mut seen = Vec::new();
-            for mut piece in text.as_bytes().chunks(length) {
-                while !piece.is_empty() {
-                    let (used, found) = splitter.read(piece).unwrap();
-                    piece = &piece[used..];
-                    if found == Some(Found::Item) {
-                        seen.push(serde_json::from_slice::<Value>(splitter.taken()).unwrap());
-                    }
-                }
-            }
-            prop_assert_eq!(seen, items);
         }
     }
 }
