@@ -38,82 +38,39 @@ fn every_field_that_is_served_has_a_description_of_its_own() {
 #[test]
 fn a_description_that_says_too_little_is_found() {
     let field = |text: &str| json!({ "type": "string", "description": text });
-    let list = |of: &str, items: &str| {
-        json!({ "type": "array", "description": of, "items": {
-            "type": "object", "description": items,
-            "properties": { "name": field("Name of the listed thing.") },
-        } })
-    };
-    let sound = "Name of the thing itself.";
-    for (what, properties, expected) in [
-        ("sound", json!({ "a": field(sound) }), None),
-        (
-            "missing",
-            json!({ "a": { "type": "string" } }),
-            Some("Kind.a: no description"),
-        ),
-        (
-            "one word",
-            json!({ "a": field("Name.") }),
-            Some("Kind.a: fewer than 4 words: \"Name.\""),
-        ),
-        (
-            "the parent's",
-            json!({ "a": field("A thing with a description.") }),
-            Some("Kind.a: the description of its parent"),
-        ),
-        (
-            "the type's",
-            json!({ "a": list("Thing with a name.", "Thing with a name.") }),
-            Some("Kind.a: the description of its items"),
-        ),
-        (
-            "twice",
-            json!({ "a": field(sound), "b": field(sound) }),
-            Some("Kind: a and b have one description"),
-        ),
-        (
-            "within a list",
-            json!({ "a": { "type": "array", "description": sound, "items": {
-                "type": "object", "description": "One of the things.",
-                "properties": { "b": field("Why.") },
-            } } }),
-            Some("Kind.a[].b: fewer than 4 words: \"Why.\""),
-        ),
-        (
-            "within a map",
-            json!({ "a": { "type": "object", "description": sound, "additionalProperties": {
-                "type": "object", "properties": { "b": { "type": "string" } },
-            } } }),
-            Some("Kind.a{}.b: no description"),
-        ),
-        (
-            "no sentence",
-            json!({ "a": field("name of the thing.") }),
-            Some("Kind.a: no capital letter at the beginning: \"name of the thing.\""),
-        ),
-        (
-            "no end",
-            json!({ "a": field("Name of the thing") }),
-            Some("Kind.a: no full stop at the end: \"Name of the thing\""),
-        ),
-        (
-            "a speaker",
-            json!({ "a": field("Name that somebody has given.") }),
-            Some("Kind.a: says \"somebody\": \"Name that somebody has given.\""),
-        ),
-    ] {
-        let mut faults = Vec::new();
-        let schema = json!({
-            "type": "object", "description": "A thing with a description.", "properties": properties,
-        });
-        walk(&schema, "Kind", true, &mut faults);
-        assert_eq!(
-            faults,
-            expected.into_iter().collect::<Vec<_>>(),
-            "{what}: {properties}"
-        );
-    }
+    let (sound, thing) = ("Name of the thing itself.", "A thing with a description.");
+    let below = json!({ "b": field("Why."), "c": { "type": "string" } });
+    let schema = json!({ "type": "object", "description": thing, "properties": {
+        "both": field("Sound and of its own."),
+        "d-missing": { "type": "string" },
+        "e-word": field("Name."),
+        "f-parents": field(thing),
+        "g-items": { "description": "List with a text.", "items": { "description": "List with a text." } },
+        "h-first": field(sound),
+        "i-twice": field(sound),
+        "j-list": { "description": "Things in a list.", "items": { "properties": below } },
+        "k-map": { "description": "Things in a map.", "additionalProperties": { "properties": below } },
+        "l-begin": field("name of the thing."),
+        "m-end": field("Name of the thing"),
+        "n-speaker": field("Name that somebody has given."),
+    } });
+    let mut faults = Vec::new();
+    walk(&schema, "Kind", true, &mut faults);
+    let expected = [
+        "Kind.d-missing: no description",
+        "Kind.e-word: fewer than 4 words: \"Name.\"",
+        "Kind.f-parents: the description of its parent",
+        "Kind.g-items: the description of its items",
+        "Kind: h-first and i-twice have one description",
+        "Kind.j-list[].b: fewer than 4 words: \"Why.\"",
+        "Kind.j-list[].c: no description",
+        "Kind.k-map{}.b: fewer than 4 words: \"Why.\"",
+        "Kind.k-map{}.c: no description",
+        "Kind.l-begin: no capital letter at the beginning: \"name of the thing.\"",
+        "Kind.m-end: no full stop at the end: \"Name of the thing\"",
+        "Kind.n-speaker: says \"somebody\": \"Name that somebody has given.\"",
+    ];
+    assert_eq!(faults, expected);
 }
 
 fn text(node: &Value) -> Option<&str> {
