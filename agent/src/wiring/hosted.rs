@@ -67,7 +67,7 @@ impl Hosted {
         let hosted = Some((self.interpreters, self.epoch));
         let context = Context::new(base, events, refused, hosted)?;
         tasks.spawn("recognition", recognition(&context)?);
-        tasks::start_hosted(&context, &mut tasks)?;
+        tasks::start(&context, &mut tasks)?;
         drop(context);
         Ok(tasks.supervise(SHUTDOWN_GRACE).await?)
     }

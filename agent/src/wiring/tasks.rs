@@ -165,27 +165,21 @@ pub(super) fn uses_works(settings: &Settings) -> bool {
     settings.runs("execution") || settings.runs("workStatus")
 }
 
-/// Starts the tasks that the settings ask for.
+/// Starts the tasks that the settings ask for; for a member that the control plane manages, those
+/// that run there.
 ///
 /// # Errors
 /// When a client or a thread cannot be made.
 pub(super) fn start(context: &Context, tasks: &mut Tasks) -> anyhow::Result<()> {
-    start_those(context, tasks, |task| Some(task.phase))
-}
-
-/// Starts the tasks of a member that the control plane manages.
-///
-/// # Errors
-/// When a client cannot be made.
-pub(super) fn start_hosted(context: &Context, tasks: &mut Tasks) -> anyhow::Result<()> {
-    start_those(context, tasks, |task| task.hosted)
-}
-
-fn start_those(
-    context: &Context,
-    tasks: &mut Tasks,
-    phase: impl Fn(&Task) -> Option<Phase>,
-) -> anyhow::Result<()> {
+    // The control plane feeds the interpreters of the members that it manages.
+    let is_hosted = context.feeds.is_none();
+    let phase = |task: &Task| {
+        if is_hosted {
+            task.hosted
+        } else {
+            Some(task.phase)
+        }
+    };
     let wanted = TASKS
         .iter()
         .filter(|task| (task.runs)(&context.base.settings))
