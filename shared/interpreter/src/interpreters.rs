@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use muster_shared::api::binding::{AggregatedStatusItem, Component};
-use muster_shared::clock::calendar;
 use muster_shared::controller::Watched;
 use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
@@ -16,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::failures::{Failed, Failures};
 use crate::interpreter::{ByWebhook, Interpreter, Native, Scripts};
 use crate::layers::{Changed, Layers};
-use crate::lua::{Customization, Engine, Limits, Rules, thirdparty};
+use crate::lua::{Customization, Engine, Rules, thirdparty};
 use crate::native::{general_health, unsupported};
 use crate::webhook::{Hooks, Overdue, Pending, VALID, Webhooks};
 use crate::{Answer, Dependency, Error, Operation, Question, Replicas};
@@ -92,7 +91,7 @@ impl Interpreters {
     /// Makes interpreters of which it is not known yet which customizations there are.
     pub(crate) fn with_webhooks(webhooks: Webhooks) -> Self {
         let shared = Arc::new(Shared {
-            engine: Engine::with_clock(Limits::default(), Arc::new(|| calendar().as_second())),
+            engine: Engine::default(),
             layers: watch::Sender::new(Layers::default()),
             webhooks,
             on_change: RwLock::default(),

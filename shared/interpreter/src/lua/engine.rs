@@ -1,11 +1,9 @@
 //! The engine: a pool of Lua states, and a typed function for each operation.
 
-use std::{
-    sync::Arc,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::sync::Arc;
 
 use mlua::Value as LuaValue;
+use muster_shared::clock::calendar;
 use parking_lot::{Condvar, Mutex};
 use serde_json::{Map, Value};
 
@@ -74,16 +72,9 @@ impl std::fmt::Debug for State {
 type Returned<'a> = (&'a LuaValue, &'a LuaValue);
 
 impl Engine {
-    /// Makes an engine whose scripts see the clock of the system.
-    #[allow(clippy::disallowed_methods)] // programs give it the clock that they ask themselves
+    /// Makes an engine whose scripts see the calendar of the process.
     pub fn new(limits: Limits) -> Self {
-        let now = || {
-            let since = SystemTime::now().duration_since(UNIX_EPOCH);
-            since.map_or(0, |since| {
-                i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
-            })
-        };
-        Self::with_clock(limits, Arc::new(now))
+        Self::with_clock(limits, Arc::new(|| calendar().as_second()))
     }
 
     /// Makes an engine whose scripts see another clock, for tests.
