@@ -91,14 +91,6 @@ impl Quantity {
         }
     }
 
-    /// Makes a quantity of thousandths.
-    pub const fn milli(milli: i64, format: Format) -> Self {
-        Self {
-            nano: milli as i128 * MILLI_IN_NANO,
-            format,
-        }
-    }
-
     /// Makes a quantity of nano units.
     pub const fn from_nano(nano: i128, format: Format) -> Self {
         Self { nano, format }
@@ -112,12 +104,6 @@ impl Quantity {
     /// Returns the notation.
     pub const fn format(self) -> Format {
         self.format
-    }
-
-    /// Returns the same amount in another notation.
-    #[must_use]
-    pub const fn with_format(self, format: Format) -> Self {
-        Self { format, ..self }
     }
 
     /// Returns whether the amount is 0.

@@ -6,7 +6,7 @@ use std::{collections::HashMap, sync::Arc};
 use crate::quantity::{Format, Quantity};
 
 /// Number of a resource name, valid within one census.
-pub(crate) type Id = u16;
+pub type Id = u16;
 
 /// Number of `cpu`, the only resource that is counted in thousandths.
 pub(super) const CPU: Id = 0;
@@ -19,7 +19,7 @@ pub(super) const EPHEMERAL_STORAGE: Id = 3;
 
 /// Resource names and their numbers. A cluster has about a dozen, so names are never removed.
 #[derive(Debug)]
-pub(crate) struct Names {
+pub struct Names {
     ids: HashMap<Arc<str>, Id>,
     names: Vec<Arc<str>>,
 }
@@ -92,7 +92,7 @@ pub(super) fn nano_per_unit(id: Id) -> i128 {
 }
 
 /// Converts a quantity to an amount, rounded up.
-pub(crate) fn amount(id: Id, quantity: Quantity) -> i64 {
+fn amount(id: Id, quantity: Quantity) -> i64 {
     if id == CPU {
         quantity.milli_value()
     } else {
@@ -102,7 +102,7 @@ pub(crate) fn amount(id: Id, quantity: Quantity) -> i64 {
 
 /// Amounts by resource number, sorted; a list, because there are only a few.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Amounts(pub Vec<(Id, i64)>);
+pub struct Amounts(pub Vec<(Id, i64)>);
 
 impl Amounts {
     /// Returns the amount of a resource, adding it if absent.
@@ -115,6 +115,18 @@ impl Amounts {
                 at
             });
         &mut self.0[at].1
+    }
+
+    /// Sets the amount of a resource, rounded up.
+    pub fn set(&mut self, names: &mut Names, name: &str, quantity: Quantity) {
+        if let Some(id) = names.intern(name) {
+            *self.entry(id) = amount(id, quantity);
+        }
+    }
+
+    /// Returns whether there is an amount of a resource, be it none.
+    pub fn has(&self, id: Id) -> bool {
+        self.0.binary_search_by_key(&id, |(id, _)| *id).is_ok()
     }
 
     /// Adds other amounts to these.

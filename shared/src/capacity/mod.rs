@@ -37,9 +37,10 @@ mod row;
 mod shapes;
 mod view;
 
-pub use amounts::is_counted;
+pub use amounts::{Amounts, Names, is_counted};
 pub use census::{Census, Counted};
 pub use models::{ModelFault, default_models, standardize, validate, validate_resources};
+pub use request::{Parts, SIDECAR};
 pub use view::{ContainerView, NodeView, PodView};
 
 #[cfg(test)]

@@ -9,14 +9,14 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Wire;
 
 use super::{
-    amounts::{Amounts, Names, PODS, amount, is_counted},
+    amounts::{Amounts, Names, PODS, is_counted},
     view::{ContainerStatusView, ContainerView, PodView, ResourcesView},
 };
 use crate::quantity::Quantity;
 
 /// What the parts of a pod ask for.
 #[derive(Debug, Default)]
-pub(crate) struct Parts {
+pub struct Parts {
     /// The containers that run side by side.
     pub containers: Vec<Amounts>,
     /// Those that run before, in their order, each with whether it is a sidecar, which goes on
@@ -30,7 +30,7 @@ pub(crate) struct Parts {
 
 impl Parts {
     /// Returns what the pod asks for.
-    pub(crate) fn total(&self) -> Amounts {
+    pub fn total(&self) -> Amounts {
         let mut running = Amounts::default();
         for asked in &self.containers {
             running.add(asked);
@@ -58,7 +58,7 @@ impl Parts {
 }
 
 /// Restart policy of an init container that makes it a sidecar.
-pub(crate) const SIDECAR: &str = "Always";
+pub const SIDECAR: &str = "Always";
 
 /// Returns what a pod asks for, one place for itself included.
 pub(super) fn of(pod: &PodView, names: &mut Names) -> Amounts {
@@ -123,8 +123,8 @@ fn requests(resources: Option<&ResourcesView>, names: &mut Names) -> Amounts {
 fn amounts(quantities: &BTreeMap<String, Wire>, names: &mut Names) -> Amounts {
     let mut amounts = Amounts::default();
     for (name, quantity) in quantities.iter().filter(|(name, _)| is_counted(name)) {
-        if let (Some(id), Ok(quantity)) = (names.intern(name), Quantity::from_wire(quantity)) {
-            *amounts.entry(id) = amount(id, quantity);
+        if let Ok(quantity) = Quantity::from_wire(quantity) {
+            amounts.set(names, name, quantity);
         }
     }
     amounts

@@ -1,22 +1,13 @@
 //! What one pod of a template asks of a node.
 
-use std::collections::BTreeMap;
-
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Wire;
-use muster_quantity::{Format, Quantity};
+use muster_quantity::Quantity;
 use muster_shared::api::binding::{NodeClaim, ReplicaRequirements};
-use muster_shared::capacity::is_counted;
+use muster_shared::capacity::{Amounts, Names, Parts, SIDECAR, is_counted};
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::lua::convert::brief;
 use crate::read::{Read, Unread, field, list, map, text, wrong_type};
-
-/// Restart policy of an init container that makes it a sidecar.
-const SIDECAR: &str = "Always";
-
-/// Amounts by resource name.
-type Amounts = BTreeMap<String, Quantity>;
 
 /// Returns the requirements of a pod with this spec; `None` if it has none.
 ///
@@ -33,15 +24,15 @@ pub(crate) fn requirements(pod: &Value) -> Read<Option<ReplicaRequirements>> {
         node_selector: typed(pod, &["nodeSelector"])?.unwrap_or_default(),
         tolerations: typed(pod, &["tolerations"])?.unwrap_or_default(),
     };
-    let amounts = request(pod)?;
+    let mut names = Names::default();
+    let total = parts(pod, &mut names)?.total().0.into_iter();
     let needs = ReplicaRequirements {
         node_claim: (claim != NodeClaim::default()).then_some(claim),
-        resource_request: amounts
-            .into_iter()
-            .filter(|(_, amount)| !amount.is_zero())
-            .map(|(name, amount)| {
-                let format = usual(&name);
-                (name, Wire(amount.with_format(format).to_string()))
+        resource_request: total
+            .filter(|(_, amount)| *amount != 0)
+            .map(|(id, amount)| {
+                let quantity = names.quantity(id, amount.into());
+                (names.name(id).to_owned(), quantity.to_wire())
             })
             .collect(),
         ..ReplicaRequirements::default()
@@ -58,67 +49,42 @@ fn typed<T: DeserializeOwned>(pod: &Value, path: &[&str]) -> Read<Option<T>> {
         .map_err(|_| wrong_type(path, "what a pod has there", value))
 }
 
-/// Returns the notation that Kubernetes writes a resource in.
-fn usual(name: &str) -> Format {
-    if matches!(name, "memory" | "ephemeral-storage") || name.starts_with("hugepages-") {
-        Format::BinarySi
-    } else {
-        Format::DecimalSi
-    }
-}
-
-/// Returns what the scheduler of a member reserves for the pod: containers side by side with
-/// sidecars, or the largest init container with the sidecars before it, whichever is more; a
-/// request of the pod as a whole instead; and the overhead.
-fn request(pod: &Value) -> Read<Amounts> {
-    let mut running = Amounts::new();
+/// Returns what the parts of a pod ask for.
+fn parts(pod: &Value, names: &mut Names) -> Read<Parts> {
+    let mut parts = Parts::default();
     for container in list(pod, &["containers"])? {
-        add(&mut running, &effective(container)?);
+        parts.containers.push(effective(container, names)?);
     }
-    let mut sidecars = Amounts::new();
-    let mut peak = Amounts::new();
     for container in list(pod, &["initContainers"])? {
-        let mut starting = sidecars.clone();
-        add(&mut starting, &effective(container)?);
-        raise(&mut peak, &starting);
-        if text(container, &["restartPolicy"])? == Some(SIDECAR) {
-            sidecars = starting;
-        }
+        let asked = effective(container, names)?;
+        let is_sidecar = text(container, &["restartPolicy"])? == Some(SIDECAR);
+        parts.init_containers.push((asked, is_sidecar));
     }
-    add(&mut running, &sidecars);
-    raise(&mut running, &peak);
     // Of the pod as a whole a limit stands for a request only where no container requests anything.
-    let requests = map(pod, &["resources", "requests"])?;
-    for (name, amount) in effective(pod)? {
-        let is_requested = requests.is_some_and(|requests| requests.contains_key(&name));
-        if is_requested || !running.contains_key(&name) {
-            running.insert(name, amount);
-        }
-    }
-    if let Some(overhead) = map(pod, &["overhead"])? {
-        add(&mut running, &amounts(overhead)?);
-    }
-    Ok(running)
+    let asked = parts.total();
+    let requested = amounts(pod, &["resources", "requests"], names)?;
+    parts.whole = effective(pod, names)?;
+    let counts = |id| requested.has(id) || !asked.has(id);
+    parts.whole.0.retain(|(id, _)| counts(*id));
+    parts.overhead = amounts(pod, &["overhead"], names)?;
+    Ok(parts)
 }
 
 /// Returns what a container, or the pod as a whole, reserves: its requests, and its limits where it
 /// requests nothing.
-fn effective(asking: &Value) -> Read<Amounts> {
-    let mut reserved = match map(asking, &["resources", "limits"])? {
-        Some(limits) => amounts(limits)?,
-        None => Amounts::new(),
-    };
-    if let Some(requests) = map(asking, &["resources", "requests"])? {
-        reserved.extend(amounts(requests)?);
+fn effective(asking: &Value, names: &mut Names) -> Read<Amounts> {
+    let mut reserved = amounts(asking, &["resources", "limits"], names)?;
+    for (id, amount) in amounts(asking, &["resources", "requests"], names)?.0 {
+        *reserved.entry(id) = amount;
     }
     Ok(reserved)
 }
 
-/// Returns the amounts of quantities. Each amount is rounded up before it is added, as schedulers
-/// do: CPU to thousandths, others to whole units.
-fn amounts(quantities: &Map<String, Value>) -> Read<Amounts> {
-    let mut amounts = Amounts::new();
-    for (name, value) in quantities.iter().filter(|(name, _)| is_counted(name)) {
+/// Returns the amounts of the quantities at `path`.
+fn amounts(asking: &Value, path: &[&str], names: &mut Names) -> Read<Amounts> {
+    let quantities = map(asking, path)?.into_iter().flatten();
+    let mut amounts = Amounts::default();
+    for (name, value) in quantities.filter(|(name, _)| is_counted(name)) {
         let text = value
             .as_str()
             .map_or_else(|| value.to_string(), str::to_owned);
@@ -126,32 +92,13 @@ fn amounts(quantities: &Map<String, Value>) -> Read<Amounts> {
             name: name.clone(),
             text: brief(text),
         })?;
-        let rounded = if name == "cpu" {
-            Quantity::milli(quantity.milli_value(), Format::DecimalSi)
-        } else {
-            Quantity::units(quantity.value(), usual(name))
-        };
-        amounts.insert(name.clone(), rounded);
+        amounts.set(names, name, quantity);
     }
     Ok(amounts)
 }
 
-fn add(sum: &mut Amounts, more: &Amounts) {
-    for (name, amount) in more {
-        *sum.entry(name.clone()).or_default() += *amount;
-    }
-}
-
-fn raise(least: &mut Amounts, other: &Amounts) {
-    for (name, amount) in other {
-        let now = least.entry(name.clone()).or_default();
-        *now = (*now).max(*amount);
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use muster_shared::capacity::{Census, PodView};
     use serde_json::json;
 
     use super::*;
@@ -169,51 +116,20 @@ mod tests {
             |cpu: &str| json!({ "name": "s", "restartPolicy": "Always", "resources": asks(cpu) });
         for (what, spec, cpu, memory) in [
             (
-                "a container",
-                json!({ "containers": [container("1")] }),
-                "1",
-                "1Gi",
-            ),
-            (
-                "a sidecar beside it",
-                json!({ "containers": [container("1")], "initContainers": [sidecar("100m")] }),
-                "1100m",
-                "2Gi",
-            ),
-            (
-                "an init container after a sidecar",
+                "containers, sidecars and others before them",
                 json!({ "containers": [container("1")], "initContainers": [sidecar("1"), container("4")] }),
                 "5",
                 "2Gi",
             ),
             (
-                "an init container before a sidecar",
-                json!({ "containers": [container("1")], "initContainers": [container("4"), sidecar("1")] }),
-                "4",
-                "2Gi",
-            ),
-            (
-                "the pod as a whole",
-                json!({ "containers": [container("1")], "resources": asks("3") }),
-                "3",
-                "1Gi",
-            ),
-            (
-                "the overhead",
-                json!({ "containers": [container("1")], "overhead": { "cpu": "50m" } }),
-                "1050m",
+                "the pod as a whole, and the overhead",
+                json!({ "containers": [container("1")], "resources": asks("3"), "overhead": { "cpu": "50m" } }),
+                "3050m",
                 "1Gi",
             ),
         ] {
             let found = &needs(&spec)["resourceRequest"];
             assert_eq!(*found, json!({ "cpu": cpu, "memory": memory }), "{what}");
-            // The agent counts the same.
-            let mut census = Census::default();
-            let pod: PodView = serde_json::from_value(json!({ "spec": spec })).unwrap();
-            census.apply_pod(&pod);
-            let counted = census.summary().allocating;
-            let counted = ["cpu", "memory"].map(|name| counted[name].0.as_str());
-            assert_eq!(counted, [cpu, memory], "{what}");
         }
     }
 
