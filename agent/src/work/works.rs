@@ -101,14 +101,10 @@ impl Works {
             return Ok(Some(written));
         }
         // A read that fails leaves what was written as it is, and is tried again.
-        let fresh = within("read the Work", client::get_opt(&self.api, name)).await?;
-        let Some(fresh) = fresh.map(|fresh| self.cache.kept(fresh)) else {
+        let Some(fresh) = self.verify(name).await? else {
             return Ok(None);
         };
-        let (present, answer) = (&fresh.metadata, Arc::clone(&fresh));
-        self.expectations.read(name, shown, present, answer);
         let latest = self.expectations.answer(name, shown);
-        self.catch_up(name);
         Ok(Some(latest.unwrap_or(fresh)))
     }
 

@@ -88,21 +88,27 @@ impl<K: Eq + Hash, A: Clone> Expectations<K, A> {
         }
     }
 
-    /// Records that a read found the state `present`, of another client, after the cache had shown
-    /// the state `seen`.
+    /// Records that a read found the state `present`, perhaps of another client, after the cache
+    /// had shown the state `seen`.
     pub fn found(&self, key: impl Into<K>, seen: &ObjectMeta, present: &ObjectMeta, answer: A) {
+        let mut all = self.all.lock();
+        let key = key.into();
         let versions = (&seen.resource_version, &present.resource_version);
-        let (Some(seen), Some(present)) = versions else {
+        let (Some(version), Some(present)) = versions else {
             return;
         };
-        if seen != present {
-            let mut all = self.all.lock();
-            let expectation = all.entry(key.into()).or_insert_with(Expectation::new);
-            expectation.replaced.insert(seen.clone());
-            // A write of this process upon what was read may have overtaken the read.
-            if !expectation.replaced.contains(present) {
-                expectation.supersede(present, answer);
+        if version == present {
+            // What was written so long ago had no effect.
+            if all.get(&key).is_some_and(|it| it.is_overdue(seen)) {
+                all.remove(&key);
             }
+            return;
+        }
+        let expectation = all.entry(key).or_insert_with(Expectation::new);
+        expectation.replaced.insert(version.clone());
+        // A write of this process upon what was read may have overtaken the read.
+        if !expectation.replaced.contains(present) {
+            expectation.supersede(present, answer);
         }
     }
 
@@ -155,31 +161,7 @@ impl<K: Eq + Hash, A: Clone> Expectations<K, A> {
         Q: Eq + Hash + ?Sized,
     {
         let all = self.all.lock();
-        let expectation = all.get(key).filter(|it| it.is_ahead_of(cached));
-        expectation.is_some_and(|it| it.since.elapsed() >= EXPIRY)
-    }
-
-    /// Records the present state of an object that was [overdue](Self::is_overdue), as the API has
-    /// answered a read.
-    pub fn read<Q>(&self, key: &Q, cached: &ObjectMeta, present: &ObjectMeta, answer: A)
-    where
-        K: Borrow<Q>,
-        Q: Eq + Hash + ?Sized,
-    {
-        let mut all = self.all.lock();
-        let (Some(version), Some(it)) = (&present.resource_version, all.get_mut(key)) else {
-            return;
-        };
-        if it.since.elapsed() < EXPIRY {
-            // Another write was recorded meanwhile.
-            return;
-        }
-        if cached.resource_version.as_ref() == Some(version) {
-            // The write had no effect.
-            all.remove(key);
-            return;
-        }
-        it.supersede(version, answer);
+        all.get(key).is_some_and(|it| it.is_overdue(cached))
     }
 
     /// Returns the answer to the last write if it is newer than the state that the cache shows.
@@ -266,6 +248,11 @@ impl<A> Expectation<A> {
     fn is_ahead_of(&self, cached: &ObjectMeta) -> bool {
         let version = cached.resource_version.as_ref();
         version.is_some_and(|version| self.replaced.contains(version))
+    }
+
+    /// Returns whether the cache has shown a replaced state for too long.
+    fn is_overdue(&self, cached: &ObjectMeta) -> bool {
+        self.is_ahead_of(cached) && self.since.elapsed() >= EXPIRY
     }
 
     /// Returns whether the state is the result of a write of this process.
@@ -406,18 +393,18 @@ mod tests {
         expectations.written("web", &version("1"), &version("2"), "two");
         assert!(!expectations.is_overdue("web", &version("1")));
         overdue().await;
-        expectations.read("web", &version("1"), &version("5"), "five");
+        expectations.found("web", &version("1"), &version("5"), "five");
         assert!(!expectations.is_overdue("web", &version("1")));
         // A read that began before a write and ended after it.
         expectations.written("web", &version("5"), &version("6"), "six");
-        expectations.read("web", &version("1"), &version("5"), "five");
+        expectations.found("web", &version("1"), &version("5"), "five");
         for behind in ["1", "2", "5"] {
             expectations.observe("web", &version(behind));
             let answer = expectations.answer("web", &version(behind));
             assert_eq!(answer, Some("six"), "{behind}");
         }
         overdue().await;
-        expectations.read("web", &version("1"), &version("1"), "one");
+        expectations.found("web", &version("1"), &version("1"), "one");
         assert_eq!(expectations.answer("web", &version("1")), None);
     }
 
