@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hasher};
-use std::io::{self, Write};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
@@ -21,36 +20,22 @@ impl<T> Default for Interner<T> {
 impl<T: PartialEq + Serialize> Interner<T> {
     /// Replaces a value by an equal one that is already in use, if there is one.
     pub fn share(&self, value: &mut Arc<T>) {
-        let mut hash = Hash::default();
         // What cannot be written as JSON cannot have been read from it, either; it stays as it is.
-        if serde_json::to_writer(&mut hash, value.as_ref()).is_err() {
+        let Ok(text) = serde_json::to_vec(value.as_ref()) else {
             return;
-        }
+        };
+        let mut hash = DefaultHasher::new();
+        hash.write(&text);
         let mut known = self.0.lock();
         if known.len() == known.capacity() {
             known.retain(|_, value| value.strong_count() > 0);
         }
-        let place = known.entry(hash.0.finish()).or_default();
+        let place = known.entry(hash.finish()).or_default();
         match place.upgrade() {
             // Two different values of one hash are not worth more than a comparison.
             Some(same) if same == *value => *value = same,
             _ => *place = Arc::downgrade(value),
         }
-    }
-}
-
-/// The hash of what is written to it.
-#[derive(Default)]
-struct Hash(DefaultHasher);
-
-impl Write for Hash {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }
 
