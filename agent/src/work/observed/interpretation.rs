@@ -278,11 +278,8 @@ mod tests {
 
     #[test]
     fn an_object_whose_status_cannot_be_reflected_has_its_present_health() {
-        let script = |operation, text: &str| Customization {
-            name: "w".to_owned(),
-            api_version: "example.io/v1".to_owned(),
-            kind: "Thing".to_owned(),
-            scripts: vec![(operation, text.to_owned())],
+        let script = |operation, text: &str| {
+            Customization::new("w", ("example.io/v1", "Thing"), &[(operation, text)])
         };
         let thing = json!({"apiVersion": "example.io/v1", "kind": "Thing",
             "status": {"conditions": [{"type": "Ready", "status": "False"}]}});

@@ -104,12 +104,12 @@ mod tests {
     use crate::testing;
 
     fn rules(kind: &str, script: &str) -> Rules {
-        Rules::new([&Customization {
-            name: "it".to_owned(),
-            api_version: "example.com/v1".to_owned(),
-            kind: kind.to_owned(),
-            scripts: vec![(Operation::InterpretHealth, script.to_owned())],
-        }])
+        let scripts = [(Operation::InterpretHealth, script)];
+        Rules::new([&Customization::new(
+            "it",
+            ("example.com/v1", kind),
+            &scripts,
+        )])
     }
 
     #[tokio::test(start_paused = true)]

@@ -7,18 +7,6 @@ use super::*;
 use crate::error::AFTER_A_LIMIT;
 use crate::lua::Customization;
 
-fn customization(name: &str, kind: (&str, &str), scripts: &[(Operation, &str)]) -> Customization {
-    Customization {
-        name: name.to_owned(),
-        api_version: kind.0.to_owned(),
-        kind: kind.1.to_owned(),
-        scripts: scripts
-            .iter()
-            .map(|(operation, text)| (*operation, (*text).to_owned()))
-            .collect(),
-    }
-}
-
 const DEPLOYMENT: (&str, &str) = ("apps/v1", "Deployment");
 const CLONE_SET: (&str, &str) = ("apps.kruise.io/v1alpha1", "CloneSet");
 const WIDGET: (&str, &str) = ("example.com/v1", "Widget");
@@ -35,9 +23,9 @@ fn a_customization_answers_before_the_built_in_script_and_that_before_the_native
         "function InterpretHealth(o) return true end",
     )];
     let by_users = Interpreters::of(&[
-        customization("d", DEPLOYMENT, &health),
-        customization("c", CLONE_SET, &health),
-        customization("w", WIDGET, &health),
+        Customization::new("d", DEPLOYMENT, &health),
+        Customization::new("c", CLONE_SET, &health),
+        Customization::new("w", WIDGET, &health),
     ]);
     let without = Interpreters::of(&[]);
     for (kind, expected) in [
@@ -78,7 +66,7 @@ fn every_operation_asks_the_customization() {
           return o
         end";
     let all = Operation::ALL.map(|operation| (operation, script));
-    let one = Interpreters::of(&[customization("w", WIDGET, &all)]);
+    let one = Interpreters::of(&[Customization::new("w", WIDGET, &all)]);
     let widget = object(WIDGET);
     let replicas = one.replicas(&widget).unwrap().unwrap();
     let needs = serde_json::to_value(replicas.requirements).unwrap();
@@ -134,14 +122,14 @@ async fn customizations_are_known_from_the_first_on_and_each_change_names_its_ki
     let to = Arc::clone(&heard);
     one.on_change(move |changed| to.lock().push(changed.clone()));
     let script = [(Operation::InterpretHealth, "x")];
-    let widgets = customization("w", WIDGET, &script);
+    let widgets = Customization::new("w", WIDGET, &script);
     one.set(Rules::new([&widgets]));
     assert!(!one.is_known(), "the webhooks are not known");
     one.set_hooks(Hooks::default());
     one.known().await;
     assert!(heard.lock().is_empty());
 
-    let others = customization("d", DEPLOYMENT, &script);
+    let others = Customization::new("d", DEPLOYMENT, &script);
     one.set(one.customized().renewed([&widgets, &others]));
     one.set(one.customized().renewed([&widgets, &others]));
     one.set(one.customized().renewed([&others]));
@@ -154,7 +142,7 @@ async fn customizations_are_known_from_the_first_on_and_each_change_names_its_ki
 #[tokio::test(start_paused = true)]
 async fn the_same_failure_of_a_script_is_told_about_once_an_hour_and_hurts_its_kind_alone() {
     let broken = [(Operation::InterpretHealth, "function InterpretHealth(")];
-    let one = Interpreters::of(&[customization("w", WIDGET, &broken)]);
+    let one = Interpreters::of(&[Customization::new("w", WIDGET, &broken)]);
     let told = Arc::new(AtomicUsize::new(0));
     let to = Arc::clone(&told);
     one.on_failure(move |_| _ = to.fetch_add(1, Ordering::Relaxed));
@@ -172,7 +160,7 @@ async fn the_same_failure_of_a_script_is_told_about_once_an_hour_and_hurts_its_k
 async fn another_failure_of_a_script_is_told_after_five_minutes() {
     let script = "function InterpretHealth(o) error(o.spec.why) end";
     let fails = [(Operation::InterpretHealth, script)];
-    let one = Interpreters::of(&[customization("w", WIDGET, &fails)]);
+    let one = Interpreters::of(&[Customization::new("w", WIDGET, &fails)]);
     let told: Arc<Mutex<Vec<String>>> = Arc::default();
     let to = Arc::clone(&told);
     one.on_failure(move |failed| to.lock().push(failed.note.clone()));
@@ -190,7 +178,7 @@ fn a_script_that_is_stopped_is_told_in_the_same_words_each_time_and_tried_again(
         Operation::InterpretHealth,
         "function InterpretHealth(o) while true do end end",
     )];
-    let one = Interpreters::of(&[customization("w", WIDGET, &endless)]);
+    let one = Interpreters::of(&[Customization::new("w", WIDGET, &endless)]);
     let errors: Vec<Error> = (0..4)
         .map(|_| one.health(&object(WIDGET)).unwrap_err())
         .collect();

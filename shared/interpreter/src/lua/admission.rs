@@ -76,12 +76,7 @@ mod tests {
     use super::*;
 
     fn customization(name: &str, operation: Operation, text: &str) -> Customization {
-        Customization {
-            name: name.to_owned(),
-            api_version: "example.com/v1".to_owned(),
-            kind: "Widget".to_owned(),
-            scripts: vec![(operation, text.to_owned())],
-        }
+        Customization::new(name, ("example.com/v1", "Widget"), &[(operation, text)])
     }
 
     fn errors(text: &str) -> Vec<String> {

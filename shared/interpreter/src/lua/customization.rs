@@ -23,6 +23,18 @@ pub struct Customization {
 }
 
 impl Customization {
+    /// Makes the scripts of a kind, given by its API version and name.
+    pub fn new(name: &str, kind: (&str, &str), scripts: &[(Operation, &str)]) -> Self {
+        let scripts = scripts.iter();
+        let scripts = scripts.map(|(operation, text)| (*operation, (*text).to_owned()));
+        Self {
+            name: name.to_owned(),
+            api_version: kind.0.to_owned(),
+            kind: kind.1.to_owned(),
+            scripts: scripts.collect(),
+        }
+    }
+
     /// Makes the scripts of an object of the API.
     pub fn of(object: &ResourceInterpreterCustomization) -> Self {
         let all = &object.spec.customizations;
@@ -176,15 +188,7 @@ mod tests {
     use super::*;
 
     fn customization(name: &str, scripts: &[(Operation, &str)]) -> Customization {
-        Customization {
-            name: name.to_owned(),
-            api_version: "example.com/v1".to_owned(),
-            kind: "Widget".to_owned(),
-            scripts: scripts
-                .iter()
-                .map(|(operation, text)| (*operation, (*text).to_owned()))
-                .collect(),
-        }
+        Customization::new(name, ("example.com/v1", "Widget"), scripts)
     }
 
     fn texts(rules: &Rules, operation: Operation) -> Vec<&str> {

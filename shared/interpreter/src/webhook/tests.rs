@@ -447,15 +447,9 @@ async fn a_script_goes_before_a_webhook_and_a_webhook_before_the_built_in_rules(
     for object in [&flink, &deployment] {
         assert_eq!(answer(|| one.health(object)).await, Ok(Some(true)));
     }
-    let customization = crate::lua::Customization {
-        name: "d".to_owned(),
-        api_version: "apps/v1".to_owned(),
-        kind: "Deployment".to_owned(),
-        scripts: vec![(
-            Operation::InterpretHealth,
-            "function InterpretHealth(o) return false end".to_owned(),
-        )],
-    };
+    let never = "function InterpretHealth(o) return false end";
+    let health = [(Operation::InterpretHealth, never)];
+    let customization = crate::lua::Customization::new("d", ("apps/v1", "Deployment"), &health);
     one.set(crate::lua::Rules::new([&customization]));
     assert_eq!(one.health(&deployment), Ok(Some(false)));
     assert_eq!(one.health(&flink), Ok(Some(true)));

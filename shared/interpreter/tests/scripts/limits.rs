@@ -249,12 +249,9 @@ fn a_script_that_hits_a_limit_again_and_again_is_not_run_for_a_while_and_hurts_n
     let found = engine.interpret_health(&renewed, &widget);
     assert_eq!(found, Ok(Some(true)));
     // The same text for another kind is another script.
-    let gadgets = Rules::new(&[Customization {
-        name: "widgets".to_owned(),
-        api_version: "example.com/v1".to_owned(),
-        kind: "Gadget".to_owned(),
-        scripts: vec![(Operation::InterpretHealth, endless.to_owned())],
-    }]);
+    let gadgets = ("example.com/v1", "Gadget");
+    let scripts = [(Operation::InterpretHealth, endless)];
+    let gadgets = Rules::new(&[Customization::new("widgets", gadgets, &scripts)]);
     let gadget = json!({ "apiVersion": "example.com/v1", "kind": "Gadget" });
     let error = engine.interpret_health(&gadgets, &gadget).unwrap_err();
     assert!(matches!(error, Error::Limit { .. }), "{error}");

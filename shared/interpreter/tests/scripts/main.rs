@@ -22,15 +22,8 @@ use serde_json::{Value, json};
 use crate::typed::Typed;
 
 fn rules(scripts: &[(Operation, &str)]) -> Rules {
-    Rules::new(&[Customization {
-        name: "widgets".to_owned(),
-        api_version: "example.com/v1".to_owned(),
-        kind: "Widget".to_owned(),
-        scripts: scripts
-            .iter()
-            .map(|(operation, text)| (*operation, (*text).to_owned()))
-            .collect(),
-    }])
+    let widgets = ("example.com/v1", "Widget");
+    Rules::new(&[Customization::new("widgets", widgets, scripts)])
 }
 
 fn widget(status: &Value) -> Value {

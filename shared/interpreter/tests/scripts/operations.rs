@@ -76,14 +76,10 @@ fn operations_without_a_script_have_no_answer() {
 #[test]
 fn dependencies_of_all_scripts_go_together() {
     let engine = Engine::default();
-    let customization = |name: &str, refs: &str| Customization {
-        name: name.to_owned(),
-        api_version: "example.com/v1".to_owned(),
-        kind: "Widget".to_owned(),
-        scripts: vec![(
-            Operation::InterpretDependency,
-            format!("function GetDependencies() return {refs} end"),
-        )],
+    let customization = |name: &str, refs: &str| {
+        let script = format!("function GetDependencies() return {refs} end");
+        let scripts = [(Operation::InterpretDependency, script.as_str())];
+        Customization::new(name, ("example.com/v1", "Widget"), &scripts)
     };
     let secret = |name: &str| format!("{{ apiVersion = 'v1', kind = 'Secret', name = '{name}' }}");
     let rules = Rules::new(&[

@@ -127,12 +127,8 @@ fn customization(&(api_version, kind, script): &(&str, &str, &str)) -> Customiza
         script.contains(&function)
     };
     let operations = Operation::ALL.into_iter().filter(defines);
-    Customization {
-        name: String::new(),
-        api_version: api_version.to_owned(),
-        kind: kind.to_owned(),
-        scripts: operations.map(|it| (it, script.to_owned())).collect(),
-    }
+    let scripts: Vec<_> = operations.map(|it| (it, script)).collect();
+    Customization::new("", (api_version, kind), &scripts)
 }
 
 #[cfg(test)]
