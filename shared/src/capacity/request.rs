@@ -154,21 +154,6 @@ mod tests {
     fn a_pod_needs_what_its_worst_moment_needs() {
         for (name, spec, milli) in [
             (
-                "containers add up",
-                json!({ "containers": [container("1"), container("2")] }),
-                3000,
-            ),
-            (
-                "an init container runs alone",
-                json!({ "containers": [container("1")], "initContainers": [container("5"), container("2")] }),
-                5000,
-            ),
-            (
-                "a small init container does not matter",
-                json!({ "containers": [container("3")], "initContainers": [container("1")] }),
-                3000,
-            ),
-            (
                 "a sidecar runs beside the containers",
                 json!({ "containers": [container("1")], "initContainers": [sidecar("2")] }),
                 3000,
@@ -179,19 +164,9 @@ mod tests {
                 6000,
             ),
             (
-                "overhead comes on top",
-                json!({ "containers": [container("1")], "overhead": { "cpu": "100m" } }),
-                1100,
-            ),
-            (
                 "the pod as a whole wins",
                 json!({ "containers": [container("1")], "resources": { "requests": { "cpu": "4" } } }),
                 4000,
-            ),
-            (
-                "each request is rounded up",
-                json!({ "containers": [container("1u"), container("1u")] }),
-                2,
             ),
         ] {
             assert_eq!(cpu(&spec), milli, "{name}");

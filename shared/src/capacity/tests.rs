@@ -170,20 +170,6 @@ fn an_amount_beyond_all_measure_goes_with_its_node() {
 }
 
 #[test]
-fn a_full_node_hides_nobody() {
-    let mut census = Census::default();
-    for (name, places) in [("a", "110"), ("full", "1"), ("z", "110")] {
-        census.apply_node(&node(name, "8", places));
-    }
-    census.apply_pod(&pod("p", Some("full"), "1", "Running"));
-    assert_eq!(
-        counts(&census),
-        [2, 0, 0, 0, 0, 0, 0, 0, 0],
-        "no memory is offered: grade 0"
-    );
-}
-
-#[test]
 fn the_last_good_count_is_served_until_a_new_list_is_complete() {
     let mut census = Census::default();
     let first = [

@@ -49,16 +49,6 @@ fn keys_and_values_follow_the_syntax_of_labels() {
 }
 
 #[test]
-fn a_single_zone_counts_like_a_list_of_it() {
-    let cluster: Cluster = serde_json::from_value(json!({ "spec": { "zone": "z1" } })).unwrap();
-    let affinity: ClusterAffinity = serde_json::from_value(json!({
-        "fieldSelector": { "matchExpressions": [{ "key": "zone", "operator": "In", "values": ["z1"] }] },
-    }))
-    .unwrap();
-    assert!(matches_affinity(&affinity, &cluster));
-}
-
-#[test]
 fn what_cannot_be_understood_selects_nothing() {
     for requirement in [
         json!({ "key": "a", "operator": "Bogus" }),

@@ -147,15 +147,6 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_asks_for_nothing_has_no_requirements() {
-        assert_eq!(
-            needs(&json!({ "containers": [{ "name": "c" }] })),
-            Value::Null
-        );
-        assert_eq!(needs(&Value::Null), Value::Null);
-    }
-
-    #[test]
     fn constraints_on_nodes_are_taken_along_and_checked() {
         let spec = json!({ "nodeSelector": { "disk": "ssd" }, "tolerations": [{ "key": "gpu", "operator": "Exists" }] });
         assert_eq!(needs(&spec), json!({ "nodeClaim": spec }));
