@@ -455,14 +455,4 @@ mod tests {
             assert_eq!(sends, sent, "{role}");
         }
     }
-
-    #[test]
-    fn namespaces_then_definitions_then_the_rest() {
-        let rank = |group: &str, kind: &str| rank(&GroupVersionKind::gvk(group, "v1", kind));
-        let namespace = rank("", "Namespace");
-        let definition = rank("apiextensions.k8s.io", "CustomResourceDefinition");
-        let rest = rank("apps", "Deployment");
-        assert!(namespace < definition && definition < rest);
-        assert_eq!(rank("example.io", "Namespace"), rest);
-    }
 }

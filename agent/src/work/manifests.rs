@@ -187,6 +187,7 @@ mod tests {
                 ),
                 manifest("v1", "Namespace", "prod"),
                 manifest("v1", "Secret", "key"),
+                manifest("example.io/v1", "Namespace", "other"),
             ]),
             &json!([]),
         );
@@ -194,7 +195,7 @@ mod tests {
             .into_iter()
             .map(|(ordinal, _)| ordinal)
             .collect();
-        assert_eq!(order, [2, 1, 0, 3]);
+        assert_eq!(order, [2, 1, 0, 3, 4]);
     }
 
     #[test]
