@@ -49,53 +49,6 @@ fn a_customization_answers_before_the_built_in_script_and_that_before_the_native
 }
 
 #[test]
-fn every_operation_asks_the_customization() {
-    let script = "
-        function GetReplicas(o)
-          return 7, { resourceRequest = { cpu = '1' }, nodeClaim = { nodeSelector = { disk = 'ssd' } } }
-        end
-        function ReviseReplica(o, n) o.spec.replicas = n return o end
-        function Retain(d, o) d.spec.replicas = o.spec.replicas return d end
-        function ReflectStatus(o) return { seen = 1 } end
-        function InterpretHealth(o) return false end
-        function GetDependencies(o)
-          return { { apiVersion = 'v1', kind = 'Secret', namespace = 'n', name = 's' } }
-        end
-        function AggregateStatus(o, items)
-          o.status = { clusters = #items, first = items[1].clusterName, health = items[1].health }
-          return o
-        end";
-    let all = Operation::ALL.map(|operation| (operation, script));
-    let one = Interpreters::of(&[Customization::new("w", WIDGET, &all)]);
-    let widget = object(WIDGET);
-    let replicas = one.replicas(&widget).unwrap().unwrap();
-    let needs = serde_json::to_value(replicas.requirements).unwrap();
-    assert_eq!(replicas.replicas, 7);
-    let expected = json!({ "resourceRequest": { "cpu": "1" }, "nodeClaim": { "nodeSelector": { "disk": "ssd" } } });
-    assert_eq!(needs, expected);
-    assert_eq!(
-        one.revise_replica(widget.clone(), 2).unwrap()["spec"]["replicas"],
-        2
-    );
-    let mut wanted = widget.clone();
-    wanted["spec"]["replicas"] = json!(1);
-    assert_eq!(one.retain(wanted, &widget).unwrap()["spec"]["replicas"], 3);
-    assert_eq!(one.status(&widget).unwrap(), Some(json!({ "seen": 1 })));
-    assert_eq!(one.health(&widget).unwrap(), Some(false));
-    let found = one.dependencies(&widget).unwrap().unwrap();
-    assert_eq!(found[0].name.as_deref(), Some("s"));
-    let items: Vec<AggregatedStatusItem> =
-        serde_json::from_value(json!([{ "clusterName": "m1", "health": "Healthy" }])).unwrap();
-    let status = one
-        .aggregate_status(&widget, &items, Timestamp::UNIX_EPOCH)
-        .unwrap();
-    assert_eq!(
-        status,
-        Some(json!({ "clusters": 1, "first": "m1", "health": "Healthy" }))
-    );
-}
-
-#[test]
 fn a_kind_without_a_rule_answers_as_before() {
     let one = Interpreters::of(&[]);
     let widget = object(WIDGET);

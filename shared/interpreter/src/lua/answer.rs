@@ -294,46 +294,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wrong_type_is_told_with_its_field() {
-        let faults = [
-            requirements("requires", &json!({ "nodeClaim": 3 })).unwrap_err(),
-            requirements("requires", &json!({ "resourceRequest": { "cpu": "much" } })).unwrap_err(),
-            requirements("requires", &json!({ "nodeClaim": { "tolerations": {} } })).unwrap_err(),
-            components(&json!([{ "name": "a" }, { "replicas": 1.5 }])).unwrap_err(),
-            components(&json!({})).unwrap_err(),
-            dependencies(&json!([{ "apiVersion": "v1", "name": "a" }])).unwrap_err(),
-            dependencies(&json!([{ "apiVersion": "v1", "kind": "Secret" }])).unwrap_err(),
-            status(json!([1])).unwrap_err(),
-        ];
-        assert_eq!(
-            faults.map(|fault| fault.path),
-            [
-                "requires.nodeClaim",
-                "requires.resourceRequest.cpu",
-                "requires.nodeClaim.tolerations",
-                "result[2].replicas",
-                "result",
-                "result[1].kind",
-                "result[1]",
-                "result",
-            ]
-        );
-    }
-
-    #[test]
-    fn an_object_must_stay_of_its_kind() {
-        let given = json!({ "apiVersion": "v1", "kind": "Pod" });
-        assert!(object(json!({ "apiVersion": "v1", "kind": "Pod", "x": 1 }), &given).is_ok());
-        for other in [
-            json!({ "apiVersion": "v1" }),
-            json!({ "apiVersion": "v1", "kind": "Node" }),
-            json!([]),
-        ] {
-            assert!(object(other, &given).is_err());
-        }
-    }
-
-    #[test]
     fn label_selectors_of_dependencies_are_checked() {
         let reference = |selector: Value| json!([{ "apiVersion": "v1", "kind": "Secret", "labelSelector": selector }]);
         for (selector, is_valid) in [
@@ -359,26 +319,5 @@ mod tests {
                 "{selector}"
             );
         }
-    }
-
-    #[test]
-    fn dependencies_are_united_in_order() {
-        let named = |kind: &str, name: &str| Dependency {
-            kind: kind.to_owned(),
-            name: Some(name.to_owned()),
-            ..Dependency::default()
-        };
-        let all = vec![
-            named("Secret", "b"),
-            named("ConfigMap", "a"),
-            named("Secret", "a"),
-            named("Secret", "b"),
-        ];
-        let expected = vec![
-            named("ConfigMap", "a"),
-            named("Secret", "a"),
-            named("Secret", "b"),
-        ];
-        assert_eq!(united(all), expected);
     }
 }

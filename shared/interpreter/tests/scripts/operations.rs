@@ -37,8 +37,16 @@ fn each_operation_checks_what_its_function_returns() {
     let of_selector = "requires.nodeClaim.nodeSelector";
     let cpu = "1, { resourceRequest = { cpu = true } }";
     let of_cpu = "requires.resourceRequest.cpu";
+    let tolerations = "1, { nodeClaim = { tolerations = { a = 1 } } }";
+    let of_tolerations = "requires.nodeClaim.tolerations";
+    let much = "1, { resourceRequest = { cpu = 'much' } }";
+    let claim = "1, { nodeClaim = 3 }";
     let named = "{ { name = 'a', replicas = 'x' } }";
+    let second = "{ { name = 'a' }, { replicas = 1.5 } }";
     let kind = "{ { kind = 'Secret' } }";
+    let no_kind = "{ { apiVersion = 'v1', name = 'a' } }";
+    let no_name = "{ { apiVersion = 'v1', kind = 'Secret' } }";
+    let gadget = "{ apiVersion = 'example.com/v1', kind = 'Gadget' }";
     for (operation, result, expected) in [
         (Operation::InterpretReplica, "'3'", "replicas"),
         (Operation::InterpretReplica, "nil", "replicas"),
@@ -47,17 +55,24 @@ fn each_operation_checks_what_its_function_returns() {
         (Operation::InterpretReplica, "1, 'x'", "requires"),
         (Operation::InterpretReplica, selector, of_selector),
         (Operation::InterpretReplica, cpu, of_cpu),
+        (Operation::InterpretReplica, much, of_cpu),
+        (Operation::InterpretReplica, claim, "requires.nodeClaim"),
+        (Operation::InterpretReplica, tolerations, of_tolerations),
         (Operation::InterpretComponent, "1", "result"),
         (Operation::InterpretComponent, named, "result[1].replicas"),
+        (Operation::InterpretComponent, second, "result[2].replicas"),
         (Operation::ReviseReplica, "nil", "result"),
         (Operation::ReviseReplica, "{ a = 1 }", "result.apiVersion"),
         (Operation::Retain, "true", "result"),
+        (Operation::Retain, gadget, "result.kind"),
         (Operation::AggregateStatus, "{}", "result.apiVersion"),
         (Operation::InterpretStatus, "nil", "result"),
         (Operation::InterpretHealth, "1", "result"),
         (Operation::InterpretHealth, "nil", "result"),
         (Operation::InterpretDependency, "nil", "result"),
         (Operation::InterpretDependency, kind, "result[1].apiVersion"),
+        (Operation::InterpretDependency, no_kind, "result[1].kind"),
+        (Operation::InterpretDependency, no_name, "result[1]"),
     ] {
         assert_eq!(path(operation, result), expected, "{operation} {result}");
     }
@@ -82,9 +97,10 @@ fn dependencies_of_all_scripts_go_together() {
         Customization::new(name, ("example.com/v1", "Widget"), &scripts)
     };
     let secret = |name: &str| format!("{{ apiVersion = 'v1', kind = 'Secret', name = '{name}' }}");
+    let config = secret("y").replace("Secret", "ConfigMap");
     let rules = Rules::new(&[
         customization("b", &format!("{{ {}, {} }}", secret("z"), secret("a"))),
-        customization("a", &format!("{{ {} }}", secret("z"))),
+        customization("a", &format!("{{ {}, {config} }}", secret("z"))),
         customization("c", "{}"),
     ]);
     let found = engine
@@ -92,7 +108,7 @@ fn dependencies_of_all_scripts_go_together() {
         .unwrap()
         .unwrap();
     let names: Vec<_> = found.iter().map(|one| one.name.clone().unwrap()).collect();
-    assert_eq!(names, ["a", "z"]);
+    assert_eq!(names, ["y", "a", "z"]);
 }
 
 #[test]
