@@ -81,20 +81,20 @@ const FORMS: [&str; 3] = [
 /// patches validate fields and merge strategically.
 fn operations(resource: &Resource, version: &Version) -> (String, Value) {
     let (group, name) = (&resource.group, &version.name);
-    let mut path = if group.is_empty() {
+    let mut route = if group.is_empty() {
         format!("/api/{name}")
     } else {
         format!("/apis/{group}/{name}")
     };
     if resource.namespaced {
-        path += "/namespaces/{namespace}";
+        route += "/namespaces/{namespace}";
     }
-    path = format!("{path}/{}", resource.plural);
+    route = format!("{route}/{}", resource.plural);
     let kind = json!({"group": group, "version": name, "kind": resource.kind});
     let responses = json!({"200": {"description": "OK"}});
     if !version.verbs.iter().any(|verb| verb == "patch") {
         let post = json!({"responses": responses, "x-kubernetes-group-version-kind": kind});
-        return (path, json!({"post": post}));
+        return (route, json!({"post": post}));
     }
     let parameter = |name: &str| {
         let schema = json!({"type": "string", "uniqueItems": true});
@@ -109,5 +109,5 @@ fn operations(resource: &Resource, version: &Version) -> (String, Value) {
         "parameters": parameters,
         "requestBody": {"content": content, "required": true},
     });
-    (path + "/{name}", json!({"patch": patch}))
+    (route + "/{name}", json!({"patch": patch}))
 }
