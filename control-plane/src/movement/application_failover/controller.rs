@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 
 use super::decide::{Verdict, decide, toleration};
 use super::duty::{Duty, duty};
-use super::evict::{Switches, obstacle, purge_mode_of};
+use super::evict::{obstacle, purge_mode_of};
 use super::explain::{CONDITION, FailoverState, Obstacle, tells_of};
 use super::history::{self, History, Move};
 use super::readiness::ReadinessTracker;
@@ -280,10 +280,10 @@ impl Applications {
         now: Timestamp,
     ) -> (Option<String>, Vec<Held>) {
         let mode = purge_mode_of(spec, behavior);
-        let switches = Switches::of(&self.fleet.settings);
+        let settings = &self.fleet.settings;
         first_free(leave, |cluster| {
             let heard = self.readiness_tracker.of(cluster);
-            obstacle(&mode, history, heard, cluster, switches, now)
+            obstacle(&mode, history, heard, cluster, settings, now)
         })
     }
 }

@@ -26,25 +26,6 @@ const SWITCHED_OFF: Duration = Duration::from_mins(5);
 /// before.
 const REFRESH: SignedDuration = SignedDuration::from_secs(10);
 
-/// Features that the operator has switched on.
-#[derive(Clone, Copy, Debug)]
-pub struct Switches {
-    /// Gate `GracefulEviction`.
-    pub graceful_eviction: bool,
-    /// Gate `StatefulFailoverInjection`.
-    pub preserves_state: bool,
-}
-
-impl Switches {
-    /// Returns the switches as the settings have them.
-    pub fn of(settings: &Settings) -> Self {
-        Self {
-            graceful_eviction: settings.gate(&GRACEFUL_EVICTION),
-            preserves_state: settings.gate(&STATEFUL_FAILOVER_INJECTION),
-        }
-    }
-}
-
 /// Returns the obstacle that holds an application back before a place is looked for, and for how
 /// long. `heard` is since when the reports of its cluster count.
 pub fn obstacle(
@@ -52,7 +33,7 @@ pub fn obstacle(
     history: &History,
     heard: Option<Timestamp>,
     cluster: &str,
-    switches: Switches,
+    settings: &Settings,
     now: Timestamp,
 ) -> Option<(Obstacle, Duration)> {
     let Some(heard) = heard else {
@@ -74,7 +55,7 @@ pub fn obstacle(
         };
         return Some((why, until(rested, now)));
     }
-    let off = *mode == PurgeMode::Gracefully && !switches.graceful_eviction;
+    let off = *mode == PurgeMode::Gracefully && !settings.gate(&GRACEFUL_EVICTION);
     off.then_some((Obstacle::GateOff, SWITCHED_OFF))
 }
 
@@ -111,9 +92,10 @@ pub fn purge_mode(behavior: &ApplicationFailoverBehavior) -> PurgeMode {
 }
 
 /// Returns whether a policy asks for state to be preserved that is not, because the gate is off.
-pub fn leaves_state(behavior: &ApplicationFailoverBehavior, switches: Switches) -> bool {
+pub fn leaves_state(behavior: &ApplicationFailoverBehavior, settings: &Settings) -> bool {
     let rules = behavior.state_preservation.as_ref();
-    rules.is_some_and(|state| !state.rules.is_empty()) && !switches.preserves_state
+    rules.is_some_and(|state| !state.rules.is_empty())
+        && !settings.gate(&STATEFUL_FAILOVER_INJECTION)
 }
 
 /// Returns the name of the controller that moves applications, as eviction tasks have it.

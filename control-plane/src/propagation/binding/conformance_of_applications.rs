@@ -16,12 +16,11 @@ use super::render::{Origin, render_plain};
 use crate::deviations::DEVIATIONS;
 use crate::fleet::binding::BindingKey;
 use crate::movement::application_failover::decide::{Since, decide, toleration};
-use crate::movement::application_failover::evict::{
-    Switches, failure, obstacle, producer, purge_mode,
-};
+use crate::movement::application_failover::evict::{failure, obstacle, producer, purge_mode};
 use crate::movement::application_failover::history::History;
 use crate::movement::eviction::plan::Departure;
 use crate::movement::eviction::preserve;
+use crate::settings::Settings;
 
 /// The instant that the recorded seconds count from.
 const START: i64 = 1_800_000_000;
@@ -71,13 +70,15 @@ fn pass(
     let behavior = behavior.expect("a recorded policy").clone();
     let reports: &[AggregatedStatusItem] = &status.aggregated_status;
     let verdict = decide(toleration(&behavior), spec, reports, since, now);
-    let (mode, switches) = (
-        purge_mode(&behavior),
-        Switches {
-            graceful_eviction: input["gracefulEvictionGateOff"] != true,
-            preserves_state: input["statefulFailoverInjection"] == true,
-        },
+    let mode = purge_mode(&behavior);
+    let gate = format!(
+        "GracefulEviction={}",
+        input["gracefulEvictionGateOff"] != true
     );
+    let settings = Settings {
+        feature_gates: gate.parse().expect("a gate and a switch"),
+        ..Settings::default()
+    };
     let mut history = History::default().with_health(verdict.since, now);
     // Of every cluster that is to be left, the spec without it; there is always another one to go
     // to.
@@ -86,12 +87,12 @@ fn pass(
         .iter()
         .map(|cluster| {
             let heard = Some(Timestamp::UNIX_EPOCH);
-            if obstacle(&mode, &history, heard, cluster, switches, now).is_some() {
+            if obstacle(&mode, &history, heard, cluster, &settings, now).is_some() {
                 return None;
             }
             let reason = failure(&behavior, now, producer(ResourceScope::Namespaced));
             let departure = Departure {
-                preserves_state: switches.preserves_state,
+                preserves_state: input["statefulFailoverInjection"] == true,
                 ..Departure::new(spec, status, cluster, reason, &mode)
             };
             departure.leave(now).ok().map(|(after, _)| (cluster, after))

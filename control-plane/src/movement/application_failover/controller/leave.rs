@@ -6,7 +6,7 @@ use muster_shared::api::binding::ResourceBindingSpec;
 use serde_json::json;
 
 use super::super::duty::Duty;
-use super::super::evict::{Switches, failure, leaves_state, producer, purge_mode_of};
+use super::super::evict::{failure, leaves_state, producer, purge_mode_of};
 use super::super::history::{self, History, Move};
 use super::{Case, count};
 use crate::fleet::binding::BindingKey;
@@ -42,7 +42,7 @@ impl Applications for super::Applications {
             since,
             to: String::new(),
             mode: purge_mode.to_string(),
-            without_state: leaves_state(behavior, Switches::of(&self.fleet.settings)),
+            without_state: leaves_state(behavior, &self.fleet.settings),
         };
         let then = history.after_move(cluster, now);
         Some(Failure {

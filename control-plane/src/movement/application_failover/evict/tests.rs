@@ -6,25 +6,24 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_000_000 + second).unwrap()
 }
 
-/// Returns what is switched on with these feature gates.
-fn switches(gates: &str) -> Switches {
-    Switches::of(&Settings {
+fn settings(gates: &str) -> Settings {
+    Settings {
         feature_gates: gates.parse().unwrap(),
         ..Settings::default()
-    })
+    }
 }
 
 #[test]
 fn what_holds_an_application_back_is_found_before_a_place_is_looked_for() {
-    let on = switches("GracefulEviction=true");
-    let off = switches("GracefulEviction=false");
+    let on = &settings("GracefulEviction=true");
+    let off = &settings("GracefulEviction=false");
     let (new, moved) = (
         History::default(),
         History::default().after_move("m0", at(0)),
     );
     let long = Some(at(-9_999));
     let secs = Duration::from_secs;
-    for (mode, history, heard, switches, now, reason, pause) in [
+    for (mode, history, heard, settings, now, reason, pause) in [
         (PurgeMode::Gracefully, &new, long, on, 5, None, None),
         (PurgeMode::Directly, &new, long, off, 5, None, None),
         (PurgeMode::Never, &new, long, off, 5, None, None),
@@ -78,7 +77,7 @@ fn what_holds_an_application_back_is_found_before_a_place_is_looked_for() {
         ),
         (PurgeMode::Directly, &moved, long, on, 60, None, None),
     ] {
-        let held = obstacle(&mode, history, heard, "m1", switches, at(now));
+        let held = obstacle(&mode, history, heard, "m1", settings, at(now));
         let state = |why| crate::movement::application_failover::explain::FailoverState::Held {
             cluster: "m1".into(),
             since: at(0),
@@ -144,7 +143,7 @@ fn state_is_left_behind_where_there_are_rules_and_the_gate_is_off() {
             ..ApplicationFailoverBehavior::default()
         };
         let gates = format!("StatefulFailoverInjection={preserves_state}");
-        let found = leaves_state(&behavior, switches(&gates));
+        let found = leaves_state(&behavior, &settings(&gates));
         assert_eq!(found, leaves, "{rules:?} {preserves_state}");
     }
 }
