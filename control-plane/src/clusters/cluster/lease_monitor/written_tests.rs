@@ -35,6 +35,12 @@ async fn stand(objects: Vec<(&str, Value)>) -> Stand {
     stand
 }
 
+/// Returns a fleet in which those of `m1` are, which has just renewed its lease.
+async fn of_one() -> Stand {
+    let m1 = ("clusters", cluster("m1", "Pull"));
+    stand(vec![m1, ("leases", lease("m1", 0))]).await
+}
+
 /// Returns the clusters for which it was written that they are silent.
 fn silent(stand: &Stand) -> Vec<String> {
     let writes = stand.api.writes().into_iter();
@@ -77,11 +83,7 @@ async fn a_silent_cluster_is_reported_once_when_its_grace_is_over_and_its_lease_
 
 #[tokio::test(start_paused = true)]
 async fn that_an_agent_lives_and_does_not_renew_its_lease_is_told() {
-    let stand = stand(vec![
-        ("clusters", cluster("m1", "Pull")),
-        ("leases", lease("m1", 0)),
-    ])
-    .await;
+    let stand = of_one().await;
     for (what, expected) in [("it fell silent", 0), ("its status came again", 1)] {
         pass(45).await;
         let told = stand.api.told().await;
@@ -106,11 +108,7 @@ async fn the_shorter_the_grace_the_more_often_the_api_is_asked() {
 
 #[tokio::test(start_paused = true)]
 async fn a_cluster_whose_renewals_are_heard_is_alive_whatever_is_read() {
-    let stand = stand(vec![
-        ("clusters", cluster("m1", "Pull")),
-        ("leases", lease("m1", 0)),
-    ])
-    .await;
+    let stand = of_one().await;
     let stale = lease("m1", 0);
     stand.api.answer(Method::GET, "/leases/m1", 200, stale);
     for minute in 1..20 {
@@ -144,11 +142,7 @@ async fn a_cluster_that_is_gone_is_not_missed() {
 
 #[tokio::test(start_paused = true)]
 async fn a_cluster_that_falls_silent_while_it_is_removed_is_reported() {
-    let stand = stand(vec![
-        ("clusters", cluster("m1", "Pull")),
-        ("leases", lease("m1", 0)),
-    ])
-    .await;
+    let stand = of_one().await;
     pass(10).await;
     let mut leaving = cluster("m1", "Pull");
     leaving["metadata"]["deletionTimestamp"] = json!("2024-01-02T00:00:00Z");
@@ -160,11 +154,7 @@ async fn a_cluster_that_falls_silent_while_it_is_removed_is_reported() {
 
 #[tokio::test(start_paused = true)]
 async fn nobody_is_silent_while_the_api_does_not_answer_and_that_time_is_given_back() {
-    let stand = stand(vec![
-        ("clusters", cluster("m1", "Pull")),
-        ("leases", lease("m1", 0)),
-    ])
-    .await;
+    let stand = of_one().await;
     for path in ["/leases", "/leases/m1"] {
         let broken = refusal(500, "InternalError", "m1");
         stand.api.answer(Method::GET, path, 500, broken);
@@ -245,11 +235,7 @@ async fn a_lease_that_cannot_be_read_is_no_sign_of_life_and_holds_no_other_up() 
 
 #[tokio::test(start_paused = true)]
 async fn a_cluster_in_which_its_member_wrote_what_cannot_be_read_is_reported_all_the_same() {
-    let stand = stand(vec![
-        ("clusters", cluster("m1", "Pull")),
-        ("leases", lease("m1", 0)),
-    ])
-    .await;
+    let stand = of_one().await;
     let mut odd = cluster("m1", "Pull");
     let conditions = &mut odd["status"]["conditions"];
     conditions.as_array_mut().unwrap().push(json!({
