@@ -46,15 +46,34 @@ fn binding() -> Value {
     })
 }
 
-/// Returns a fleet with a cluster that leaves, its namespace, and a Work there that its agent
-/// holds.
-async fn stand(ready: &str) -> Stand {
+/// Returns a cluster that leaves, its namespace, and Works there.
+fn holding(
+    ready: &str,
+    works: impl IntoIterator<Item = Value>,
+) -> impl Iterator<Item = (&'static str, Value)> {
     let objects = [
         ("clusters", leaving(ready)),
         ("namespaces", namespace(None)),
-        ("works", work("a", None)),
     ];
-    Stand::followed(objects).await
+    let works = works.into_iter().map(|it| ("works", it));
+    objects.into_iter().chain(works)
+}
+
+/// Returns a fleet with a cluster that leaves, its namespace, and a Work there that its agent
+/// holds.
+async fn stand(ready: &str) -> Stand {
+    Stand::followed(holding(ready, [work("a", None)])).await
+}
+
+/// Returns such a fleet with a list that lacks the Work, which may be being deleted.
+async fn lacking(ready: &str, deletion: Option<&str>) -> Stand {
+    let stand = stand(ready).await;
+    stand.api.put("works", work("a", deletion));
+    pass(1).await;
+    stand.api.hide("works", "karmada-es-m1", "a");
+    pass(5).await;
+    assert_eq!(stand.fleet.works.len(), 0, "the list is short");
+    stand
 }
 
 /// Returns the Work `a` of the binding [`binding`].
@@ -74,13 +93,8 @@ async fn bound(
     placed: Value,
     more: impl IntoIterator<Item = (&'static str, Value)>,
 ) -> Stand {
-    let objects = [
-        ("clusters", leaving("True")),
-        ("namespaces", namespace(None)),
-        ("resourcebindings", binding),
-        ("works", placed),
-    ];
-    Stand::followed(objects.into_iter().chain(more)).await
+    let bound = [("resourcebindings", binding)].into_iter().chain(more);
+    Stand::followed(holding("True", [placed]).chain(bound)).await
 }
 
 /// Takes the next step in the removal of the cluster, and returns when to go on.
@@ -209,12 +223,7 @@ async fn a_cluster_that_waits_for_copies_to_stop_themselves_says_so() {
 #[tokio::test(start_paused = true)]
 async fn the_namespace_stays_while_there_is_a_work_that_a_list_lacks_and_that_is_deleted() {
     for deletion in [None, Some("2024-01-01T00:00:00Z")] {
-        let stand = stand("True").await;
-        stand.api.put("works", work("a", deletion));
-        pass(1).await;
-        stand.api.hide("works", "karmada-es-m1", "a");
-        pass(5).await;
-        assert_eq!(stand.fleet.works.len(), 0, "the list is short");
+        let stand = lacking("True", deletion).await;
         // Nobody else would delete a Work that the cache does not show.
         let asked = deletion.is_none().then(|| format!("{WORKS}/a"));
         let namespace = "/api/v1/namespaces/karmada-es-m1".to_owned();
@@ -383,11 +392,7 @@ async fn a_namespace_that_a_list_left_out_is_not_taken_for_gone() {
 
 #[tokio::test(start_paused = true)]
 async fn a_namespace_whose_deletion_is_refused_is_not_said_to_wait_for_works() {
-    let objects = [
-        ("clusters", leaving("True")),
-        ("namespaces", namespace(None)),
-    ];
-    let stand = Stand::followed(objects).await;
+    let stand = Stand::followed(holding("True", [])).await;
     let refused = refusal(403, "Forbidden", "karmada-es-m1");
     stand
         .api
@@ -405,12 +410,7 @@ async fn a_namespace_whose_deletion_is_refused_is_not_said_to_wait_for_works() {
 #[tokio::test(start_paused = true)]
 async fn a_dead_cluster_leaves_although_one_list_lacked_a_work() {
     for deletion in [None, Some("2024-01-01T00:00:00Z")] {
-        let stand = stand("False").await;
-        stand.api.put("works", work("a", deletion));
-        pass(1).await;
-        stand.api.hide("works", "karmada-es-m1", "a");
-        pass(5).await;
-        assert_eq!(stand.fleet.works.len(), 0, "the list is short");
+        let stand = lacking("False", deletion).await;
         stand.api.show_again("works", "karmada-es-m1", "a");
         stand.api.forget();
         let told = DeletionWaits::default();
@@ -449,12 +449,7 @@ async fn a_work_is_not_deleted_before_the_api_has_taken_that_its_objects_stay() 
     let mut of_namespace = work("a", None);
     of_namespace["metadata"]["ownerReferences"] =
         json!([{"apiVersion": "v1", "kind": "Namespace", "name": "shop", "uid": "u"}]);
-    let stand = Stand::followed([
-        ("clusters", leaving("True")),
-        ("namespaces", namespace(None)),
-        ("works", of_namespace),
-    ])
-    .await;
+    let stand = Stand::followed(holding("True", [of_namespace])).await;
     let path = format!("{WORKS}/a");
     stand
         .api
@@ -488,13 +483,8 @@ async fn a_work_about_which_nothing_can_be_decided_keeps_no_other_in_a_cluster_t
 #[tokio::test(start_paused = true)]
 async fn a_work_that_the_api_does_not_let_go_keeps_no_other_of_a_dead_cluster() {
     let gone = Some("2024-01-01T00:00:00Z");
-    let objects = [
-        ("clusters", leaving("False")),
-        ("namespaces", namespace(None)),
-        ("works", work("a", gone)),
-        ("works", work("b", gone)),
-    ];
-    let stand = Stand::followed(objects).await;
+    let works = ["a", "b"].map(|it| work(it, gone));
+    let stand = Stand::followed(holding("False", works)).await;
     let refused = refusal(422, "Invalid", "a");
     stand.api.answer(Method::PATCH, "/works/a", 422, refused);
     assert!(step(&stand, &DeletionWaits::default()).await.is_err());
@@ -583,12 +573,8 @@ async fn a_work_that_was_told_to_stay_while_the_policy_was_read_is_not_told_othe
 #[tokio::test(start_paused = true)]
 async fn a_large_cluster_that_leaves_asks_a_busy_api_no_more_than_it_answers() {
     const MANY: usize = 300;
-    let works = (0..MANY).map(|it| ("works", work(&format!("w{it}"), None)));
-    let objects = [
-        ("clusters", leaving("True")),
-        ("namespaces", namespace(None)),
-    ];
-    let mut stand = Stand::new(objects.into_iter().chain(works));
+    let works = (0..MANY).map(|it| work(&format!("w{it}"), None));
+    let mut stand = Stand::new(holding("True", works));
     let busy = refusal(429, "TooManyRequests", "");
     stand.api.answer(Method::DELETE, "", 429, busy.clone());
     stand.api.answer(Method::PATCH, "", 429, busy);
