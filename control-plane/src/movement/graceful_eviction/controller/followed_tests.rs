@@ -1,6 +1,8 @@
 //! Which bindings are looked at when something around them changes, and what is told of their
 //! tasks.
 
+use serde_json::Value;
+
 use super::*;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::lookups::Overridden;
@@ -9,7 +11,7 @@ use crate::fleet::testing::{Stand, binding, cluster, pass, work};
 #[tokio::test(start_paused = true)]
 async fn bindings_with_tasks_are_looked_at_when_something_around_them_changes() {
     let task = json!([{"fromCluster": "m1", "reason": "r", "producer": "p"}]);
-    let binding = |name: &str, namespace: Option<&str>, tasks: serde_json::Value| {
+    let binding = |name: &str, namespace: Option<&str>, tasks: Value| {
         let resource = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": name});
         json!({
             "metadata": {"namespace": namespace, "name": name},
@@ -72,16 +74,30 @@ async fn how_an_eviction_ended_is_told_of_the_binding_and_of_its_template() {
 }
 
 /// Starts the controller over an API that has these objects.
-async fn started<'a>(objects: impl IntoIterator<Item = (&'a str, serde_json::Value)>) -> Stand {
-    let mut stand = Stand::new(objects);
+async fn started<'a>(objects: impl IntoIterator<Item = (&'a str, Value)>) -> Stand {
+    begun(Stand::new(objects)).await
+}
+
+/// Starts the controller.
+async fn begun(mut stand: Stand) -> Stand {
     let pace = Pace::of(&stand.fleet.settings);
     start(&stand.fleet, &pace, &mut stand.tasks);
     stand.follow().await;
     stand
 }
 
+/// Returns clusters `m1` and `m2`, a binding, and the Work of its copy in `m2`.
+fn beside(binding: Value, work: Value) -> [(&'static str, Value); 4] {
+    [
+        ("clusters", cluster("m1")),
+        ("clusters", cluster("m2")),
+        ("resourcebindings", binding),
+        ("works", work),
+    ]
+}
+
 /// Returns a binding whose copy in `m1` waits for the one in `m2`.
-fn leaving(scheduler: &str, clusters: &serde_json::Value) -> serde_json::Value {
+fn leaving(scheduler: &str, clusters: &Value) -> Value {
     let mut binding = binding();
     binding["metadata"]["generation"] = json!(1);
     binding["spec"]["schedulerName"] = json!(scheduler);
@@ -100,13 +116,7 @@ fn leaving(scheduler: &str, clusters: &serde_json::Value) -> serde_json::Value {
 #[tokio::test(start_paused = true)]
 async fn an_old_copy_goes_as_soon_as_the_work_of_the_new_one_says_that_it_is_healthy() {
     let targets = json!([{"name": "m2", "replicas": 2}]);
-    let stand = started([
-        ("clusters", cluster("m1")),
-        ("clusters", cluster("m2")),
-        ("resourcebindings", leaving("", &targets)),
-        ("works", work("m2", "Unhealthy")),
-    ])
-    .await;
+    let stand = started(beside(leaving("", &targets), work("m2", "Unhealthy"))).await;
     pass(30).await;
     assert_eq!(stand.api.writes(), []);
     stand.api.put("works", work("m2", "Healthy"));
@@ -150,7 +160,7 @@ async fn a_dead_target_that_a_person_removes_takes_the_place_of_no_living_copy()
 
 #[tokio::test(start_paused = true)]
 async fn a_health_rule_that_a_user_adds_meanwhile_does_not_vouch_for_what_was_said_without_it() {
-    let kind = |object: &mut serde_json::Value| {
+    let kind = |object: &mut Value| {
         object["apiVersion"] = json!("example.com/v1");
         object["kind"] = json!("Training");
     };
@@ -175,14 +185,8 @@ async fn a_health_rule_that_a_user_adds_meanwhile_does_not_vouch_for_what_was_sa
         "target": {}, "customizations": {"healthInterpretation": {"luaScript": script}},
     }});
     kind(&mut rule["spec"]["target"]);
-    let stand = started([
-        ("clusters", cluster("m1")),
-        ("clusters", cluster("m2")),
-        ("resourcebindings", binding),
-        ("works", work),
-        ("resourceinterpretercustomizations", rule),
-    ])
-    .await;
+    let rule = ("resourceinterpretercustomizations", rule);
+    let stand = started(beside(binding, work).into_iter().chain([rule])).await;
     pass(200).await;
     let (api_version, hook) = ("example.com/v1", Operation::InterpretHealth);
     let has_rule = stand.fleet.interpreters.has(api_version, "Training", hook);
@@ -230,23 +234,11 @@ async fn an_old_copy_goes_when_a_cluster_comes_into_sight_that_a_short_list_had_
 
 #[tokio::test(start_paused = true)]
 async fn whether_members_scale_is_asked_again_where_a_list_had_left_the_template_out() {
-    let mut stand = Stand::new([
-        ("clusters", cluster("m1")),
-        ("clusters", cluster("m2")),
-        // One replica more than are ready.
-        (
-            "resourcebindings",
-            leaving("", &json!([{"name": "m2", "replicas": 3}])),
-        ),
-        ("works", work("m2", "Healthy")),
-    ]);
+    // One replica more than are ready.
+    let binding = leaving("", &json!([{"name": "m2", "replicas": 3}]));
+    let stand = Stand::new(beside(binding, work("m2", "Healthy")));
     stand.api.serve_deployments();
-    start(
-        &stand.fleet,
-        &Pace::of(&stand.fleet.settings),
-        &mut stand.tasks,
-    );
-    stand.follow().await;
+    let stand = begun(stand).await;
     pass(30).await;
     assert_eq!(stand.api.writes(), []);
     let labels = json!({ muster_shared::names::label::RETAIN_REPLICAS: "true" });
@@ -266,13 +258,16 @@ async fn an_old_copy_goes_where_the_new_one_runs_all_that_an_override_leaves_of_
         replicas: Some(replicas),
         members_scale,
     };
-    // `work` reports two that are ready.
-    for (made, goes) in [
-        (None, false),
-        (Some(overridden(4, false)), false),
-        (Some(overridden(3, false)), false),
-        (Some(overridden(2, false)), true),
-        (Some(overridden(4, true)), true),
+    let two = json!({"replicas": 2, "readyReplicas": 2});
+    // A Deployment without replicas is healthy, and does not tell of any.
+    let none = json!({"observedGeneration": 1});
+    for (status, made, goes) in [
+        (&two, None, false),
+        (&two, Some(overridden(4, false)), false),
+        (&two, Some(overridden(3, false)), false),
+        (&two, Some(overridden(2, false)), true),
+        (&two, Some(overridden(4, true)), true),
+        (&none, Some(overridden(0, false)), false),
     ] {
         let mut binding = leaving("", &json!([{"name": "m2", "replicas": 4}]));
         binding["spec"]["replicas"] = json!(4);
@@ -280,24 +275,19 @@ async fn an_old_copy_goes_where_the_new_one_runs_all_that_an_override_leaves_of_
             "apiVersion": "apps/v1", "kind": "Deployment",
             "metadata": {"namespace": "shop", "name": "web"}, "spec": {"replicas": 4},
         });
-        let mut stand = Stand::new([
-            ("clusters", cluster("m1")),
-            ("clusters", cluster("m2")),
-            ("deployments", template),
-            ("resourcebindings", binding),
-            ("works", work("m2", "Healthy")),
-        ]);
+        let mut work = work("m2", "Healthy");
+        work["status"]["manifestStatuses"][0]["status"] = status.clone();
+        let template = ("deployments", template);
+        let stand = Stand::new(beside(binding, work).into_iter().chain([template]));
         stand.api.serve_deployments();
         stand.fleet.override_lookup.answer(move |_, _| Ok(made));
-        let pace = Pace::of(&stand.fleet.settings);
-        start(&stand.fleet, &pace, &mut stand.tasks);
-        stand.follow().await;
+        let stand = begun(stand).await;
         pass(30).await;
         let writes = stand.api.writes();
         let left = writes
             .iter()
             .any(|it| it.2["spec"]["gracefulEvictionTasks"].is_null());
-        assert_eq!(left, goes, "{made:?}");
+        assert_eq!(left, goes, "{made:?} {status}");
     }
 }
 
@@ -336,11 +326,7 @@ async fn the_old_copy_of_a_divided_job_stays_while_nobody_else_takes_its_complet
 }
 
 /// Returns the Work of a part of a Job, of which its cluster reports this status.
-fn job_work(
-    cluster: &str,
-    completions: u64,
-    said: &serde_json::Value,
-) -> (&'static str, serde_json::Value) {
+fn job_work(cluster: &str, completions: u64, said: &Value) -> (&'static str, Value) {
     let mut work = work(cluster, "Healthy");
     work["spec"] = json!({"workload": {"manifests": [{
         "apiVersion": "batch/v1", "kind": "Job",
@@ -355,7 +341,7 @@ fn job_work(
 }
 
 /// Returns the binding of a divided Job that leaves `m1` for these clusters.
-fn leaving_job(replicas: usize, targets: &serde_json::Value) -> serde_json::Value {
+fn leaving_job(replicas: usize, targets: &Value) -> Value {
     let mut binding = leaving("", targets);
     binding["spec"]["replicas"] = json!(replicas);
     binding["spec"]["resource"]["apiVersion"] = json!("batch/v1");
@@ -369,7 +355,7 @@ fn leaving_job(replicas: usize, targets: &serde_json::Value) -> serde_json::Valu
 /// Returns the binding of a Job that has to do 40 and left `m1`, which had to do 27 of them, when
 /// nobody but `m2` was there, which has its own 13; and the Works of both. `m1` reports this
 /// status.
-fn job_without_a_refuge(said: &serde_json::Value) -> [(&'static str, serde_json::Value); 5] {
+fn job_without_a_refuge(said: &Value) -> [(&'static str, Value); 5] {
     let mut binding = leaving_job(3, &json!([{"name": "m2", "replicas": 3}]));
     let done = json!({"conditions": [{"type": "Complete", "status": "True"}]});
     binding["status"]["aggregatedStatus"] = json!([
@@ -386,7 +372,7 @@ fn job_without_a_refuge(said: &serde_json::Value) -> [(&'static str, serde_json:
 }
 
 /// Returns the Job of that binding, whose status has this condition.
-fn job(condition: Option<&str>) -> serde_json::Value {
+fn job(condition: Option<&str>) -> Value {
     let conditions = condition.map(|of| json!({"type": of, "status": "True"}));
     json!({
         "apiVersion": "batch/v1", "kind": "Job",
@@ -403,13 +389,10 @@ fn has_ended(stand: &Stand) -> bool {
 }
 
 /// Starts the controller with these objects, over an API that serves Jobs.
-async fn with_jobs(objects: impl IntoIterator<Item = (&'static str, serde_json::Value)>) -> Stand {
-    let mut stand = Stand::new(objects);
+async fn with_jobs(objects: impl IntoIterator<Item = (&'static str, Value)>) -> Stand {
+    let stand = Stand::new(objects);
     stand.api.serve("/apis/batch/v1", "batch/v1", "jobs", "Job");
-    stand.fleet.follow_templates();
-    let pace = Pace::of(&stand.fleet.settings);
-    start(&stand.fleet, &pace, &mut stand.tasks);
-    stand.follow().await;
+    let stand = begun(stand).await;
     pass(60).await;
     stand
 }
@@ -478,44 +461,5 @@ async fn the_task_of_a_failed_job_tells_where_it_failed_until_its_target_has_run
     assert!(
         !has_ended(&stand),
         "nothing else has the state for the new copy"
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_copy_that_an_override_leaves_no_replicas_takes_the_place_of_none() {
-    let mut binding = leaving("", &json!([{"name": "m2", "replicas": 2}]));
-    binding["spec"]["replicas"] = json!(2);
-    let template = json!({
-        "apiVersion": "apps/v1", "kind": "Deployment",
-        "metadata": {"namespace": "shop", "name": "web"}, "spec": {"replicas": 2},
-    });
-    // A Deployment without replicas is healthy, and does not tell of any.
-    let mut empty = work("m2", "Healthy");
-    empty["status"]["manifestStatuses"][0]["status"] = json!({"observedGeneration": 1});
-    let mut stand = Stand::new([
-        ("clusters", cluster("m1")),
-        ("clusters", cluster("m2")),
-        ("deployments", template),
-        ("resourcebindings", binding),
-        ("works", empty),
-    ]);
-    stand.api.serve_deployments();
-    stand.fleet.follow_templates();
-    stand.fleet.override_lookup.answer(|_, _| {
-        Ok(Some(Overridden {
-            asked: Some(2),
-            replicas: Some(0),
-            members_scale: false,
-        }))
-    });
-    let pace = Pace::of(&stand.fleet.settings);
-    start(&stand.fleet, &pace, &mut stand.tasks);
-    stand.follow().await;
-    pass(60).await;
-    let bound = stand.binding("web-deployment").unwrap();
-    assert_eq!(
-        bound.spec.graceful_eviction_tasks.len(),
-        1,
-        "nothing runs in m2"
     );
 }
