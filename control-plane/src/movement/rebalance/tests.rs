@@ -26,9 +26,6 @@ fn workload(number: usize) -> Value {
     it["metadata"]["name"] = json!(name(number));
     it["metadata"]["generation"] = json!(1);
     it["spec"]["resource"]["name"] = json!(format!("w{number}"));
-    it["metadata"]["annotations"] = json!({
-        "policy.karmada.io/applied-placement": it["spec"]["placement"].to_string(),
-    });
     it["status"] = json!({
         "lastScheduledTime": "2024-01-01T00:00:00Z", "schedulerObservedGeneration": 1,
         "conditions": [{
@@ -36,7 +33,16 @@ fn workload(number: usize) -> Value {
             "lastTransitionTime": "2024-01-01T00:00:00Z",
         }],
     });
-    it
+    let placement = it["spec"]["placement"].clone();
+    placed_by(it, placement)
+}
+
+/// Gives a workload a placement by which the scheduler has placed it.
+fn placed_by(mut workload: Value, placement: Value) -> Value {
+    let applied = placement.to_string();
+    workload["metadata"]["annotations"]["policy.karmada.io/applied-placement"] = json!(applied);
+    workload["spec"]["placement"] = placement;
+    workload
 }
 
 /// Returns a rebalancer of all workloads.
@@ -91,10 +97,35 @@ async fn started(mut stand: Stand) -> Stand {
     stand
 }
 
+/// Returns a fleet with a scheduler, with these clusters, and with more objects.
+async fn beside(
+    clusters: [Value; 2],
+    more: impl IntoIterator<Item = (&'static str, Value)>,
+) -> Stand {
+    let clusters = clusters.map(|it| ("clusters", it));
+    follow(clusters.into_iter().chain(more)).await
+}
+
 /// Returns a fleet with a scheduler, with these clusters, and with workloads that are made from
 /// their numbers.
 async fn follow_all(clusters: [Value; 2], workloads: impl Fn(usize) -> Value) -> Stand {
     follow(fleet_of(clusters, workloads)).await
+}
+
+/// Returns such a fleet with a rebalancer.
+async fn rebalanced(
+    clusters: [Value; 2],
+    workloads: impl Fn(usize) -> Value,
+    rebalancer: Value,
+) -> Stand {
+    let rebalancer = ("workloadrebalancers", rebalancer);
+    let objects = fleet_of(clusters, workloads).into_iter();
+    follow(objects.chain([rebalancer])).await
+}
+
+/// Returns `m1`, to which nothing new goes, and `m2`.
+fn to_m2() -> [Value; 2] {
+    [roomy("m1", true), roomy("m2", false)]
 }
 
 /// Returns clusters, and workloads that are made from their numbers.
@@ -151,9 +182,7 @@ fn results(stand: &Stand) -> usize {
 #[tokio::test(start_paused = true)]
 async fn the_end_of_a_pause_lets_nothing_go_that_was_saved_up() {
     let clusters = [paused(roomy("m1", true)), roomy("m2", false)];
-    let mut objects = fleet_of(clusters, workload);
-    objects.push(("workloadrebalancers", rebalancer(None)));
-    let stand = follow(objects).await;
+    let stand = rebalanced(clusters, workload, rebalancer(None)).await;
     pass(100).await;
     assert_eq!(asked_and_moved(&stand), (0, 0));
     stand.api.put("clusters", roomy("m1", true));
@@ -221,10 +250,7 @@ async fn workloads_that_change_to_another_affinity_group_move_at_the_rate() {
         group("away", json!({ "clusterNames": ["m2"] }))
     ]);
     let stand = follow_all([labelled(true), roomy("m2", false)], |it| {
-        let mut it = workload(it);
-        it["spec"]["placement"] = json!({ "clusterAffinities": groups });
-        let applied = it["spec"]["placement"].to_string();
-        it["metadata"]["annotations"]["policy.karmada.io/applied-placement"] = json!(applied);
+        let mut it = placed_by(workload(it), json!({ "clusterAffinities": groups }));
         it["status"]["schedulerObservingAffinityName"] = json!("home");
         it
     })
@@ -296,9 +322,8 @@ async fn a_request_that_comes_while_the_scheduler_reports_is_not_taken_for_answe
 
 #[tokio::test(start_paused = true)]
 async fn a_request_that_changes_nothing_waits_for_nothing() {
-    let mut objects = fleet_of([roomy("m1", false), roomy("m2", true)], workload);
-    objects.push(("workloadrebalancers", rebalancer(None)));
-    let stand = follow(objects).await;
+    let clusters = [roomy("m1", false), roomy("m2", true)];
+    let stand = rebalanced(clusters, workload, rebalancer(None)).await;
     pass(5).await;
     assert_eq!(asked_and_moved(&stand), (MANY, 0));
     assert_eq!(results(&stand), MANY);
@@ -326,9 +351,8 @@ async fn a_rebalancer_says_why_it_places_something_not_anew_yet() {
             ],
         ),
     ] {
-        let mut objects = fleet_of([cluster, roomy("m2", true)], suspended);
-        objects.push(("workloadrebalancers", rebalancer(None)));
-        let stand = follow(objects).await;
+        let clusters = [cluster, roomy("m2", true)];
+        let stand = rebalanced(clusters, suspended, rebalancer(None)).await;
         pass(30).await;
         let told = stand.api.events().await.into_iter();
         let told = told.filter(|it| it.1 == "RebalancePending");
@@ -340,12 +364,10 @@ async fn a_rebalancer_says_why_it_places_something_not_anew_yet() {
 
 #[tokio::test(start_paused = true)]
 async fn a_rebalancer_is_finished_when_its_moves_are_made_and_is_written_seldom() {
-    let mut objects = fleet_of([roomy("m1", true), roomy("m2", false)], workload);
     let mut asked = rebalancer(Some(10));
     let orders = json!([{"order": "rebalance", "by": "alice", "reason": "an upgrade"}]);
     asked["metadata"]["annotations"] = json!({ ORDERED_BY: orders.to_string() });
-    objects.push(("workloadrebalancers", asked));
-    let stand = follow(objects).await;
+    let stand = rebalanced(to_m2(), workload, asked).await;
     pass(40).await;
     let told = stand.api.events().await;
     let told = told.into_iter().filter(|it| it.1 == "Ordered");
@@ -389,13 +411,12 @@ async fn a_workload_without_a_cluster_that_waits_to_move_has_not_answered_a_reba
         ("WaitingForRate", roomy("m1", true)),
         ("Paused", paused(roomy("m1", true))),
     ] {
-        let mut objects = fleet_of([m1, roomy("m2", false)], |it| {
+        let waiting = |it| {
             let mut it = kept(workload(it));
             it["status"]["conditions"][0]["reason"] = json!(told);
             it
-        });
-        objects.push(("workloadrebalancers", rebalancer(None)));
-        let stand = follow(objects).await;
+        };
+        let stand = rebalanced([m1, roomy("m2", false)], waiting, rebalancer(None)).await;
         pass(20).await;
         let is_placed = |it: &usize| {
             stand
@@ -429,13 +450,8 @@ async fn what_a_former_process_asked_for_an_edited_rebalancer_is_not_asked_for_a
     let asked = json!("2025-06-01T00:00:05Z");
     answered["spec"]["rescheduleTriggeredAt"] = asked.clone();
     answered["status"]["lastScheduledTime"] = json!("2025-06-01T00:00:06Z");
-    let stand = follow([
-        ("clusters", roomy("m1", true)),
-        ("clusters", roomy("m2", false)),
-        ("resourcebindings", answered),
-        ("workloadrebalancers", edited),
-    ])
-    .await;
+    let edited = ("workloadrebalancers", edited);
+    let stand = beside(to_m2(), [("resourcebindings", answered), edited]).await;
     pass(20).await;
     let spec = stand.api.binding(&name(0))["spec"].clone();
     assert_eq!(spec["rescheduleTriggeredAt"], asked);
@@ -445,12 +461,8 @@ async fn what_a_former_process_asked_for_an_edited_rebalancer_is_not_asked_for_a
 #[tokio::test(start_paused = true)]
 async fn what_a_former_process_asked_for_is_not_answered_before_the_cache_shows_it() {
     for is_behind in [true, false] {
-        let stand = follow([
-            ("clusters", roomy("m1", false)),
-            ("clusters", roomy("m2", true)),
-            ("resourcebindings", workload(0)),
-        ])
-        .await;
+        let clusters = [roomy("m1", false), roomy("m2", true)];
+        let stand = beside(clusters, [("resourcebindings", workload(0))]).await;
         if is_behind {
             let mut asked = workload(0);
             asked["spec"]["rescheduleTriggeredAt"] = json!("2025-01-01T00:00:00Z");
@@ -482,13 +494,8 @@ async fn a_completed_job_is_answered_for_and_stays_where_it_is() {
     bound["status"]["aggregatedStatus"] = json!([{"clusterName": "m1", "status": done}]);
     let mut one = of_one();
     one["spec"]["workloads"] = json!([job]);
-    let stand = follow([
-        ("clusters", roomy("m1", true)),
-        ("clusters", roomy("m2", false)),
-        ("resourcebindings", bound),
-        ("workloadrebalancers", one),
-    ])
-    .await;
+    let one = ("workloadrebalancers", one);
+    let stand = beside(to_m2(), [("resourcebindings", bound), one]).await;
     pass(20).await;
     assert_eq!(results(&stand), 1);
     let clusters = stand.api.binding("w0-job")["spec"]["clusters"].clone();

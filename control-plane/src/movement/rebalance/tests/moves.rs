@@ -76,13 +76,10 @@ async fn an_edit_that_was_held_back_and_whose_write_is_refused_is_no_fresh_edit(
 #[tokio::test(start_paused = true)]
 async fn a_label_takes_copies_away_at_the_rate_and_not_in_a_pause_and_each_stays_for_now() {
     let both = |number| {
-        let mut it = workload(number);
+        let affinity = json!({ "labelSelector": { "matchLabels": { "env": "prod" } } });
+        let mut it = placed_by(workload(number), json!({ "clusterAffinity": affinity }));
         it["spec"]["clusters"] =
             json!([{ "name": "m1", "replicas": 2 }, { "name": "m2", "replicas": 2 }]);
-        it["spec"]["placement"] =
-            json!({ "clusterAffinity": { "labelSelector": { "matchLabels": { "env": "prod" } } } });
-        let applied = it["spec"]["placement"].to_string();
-        it["metadata"]["annotations"]["policy.karmada.io/applied-placement"] = json!(applied);
         it
     };
     let labelled = |name: &str| {
@@ -126,14 +123,9 @@ async fn a_move_waits_while_its_former_copy_is_being_removed_where_it_would_go()
             "deletionTimestamp": "2025-01-01T00:00:00Z", "finalizers": ["f"],
         },
     });
-    let objects = [
-        ("clusters", roomy("m1", false)),
-        ("clusters", roomy("m2", false)),
-        ("works", leaving),
-        ("resourcebindings", edited(0)),
-        ("resourcebindings", edited(1)),
-    ];
-    let stand = follow(objects).await;
+    let bindings = [0, 1].map(|it| ("resourcebindings", edited(it)));
+    let objects = bindings.into_iter().chain([("works", leaving)]);
+    let stand = beside([roomy("m1", false), roomy("m2", false)], objects).await;
     pass(60).await;
     let is_at = |number: usize, cluster: &str| {
         let binding = stand.binding(&name(number)).unwrap();
@@ -158,11 +150,11 @@ async fn workloads_that_were_asked_for_and_that_a_pause_holds_keep_no_others_wai
     const HELD: usize = 220;
     const OTHERS: usize = 10;
     let on = |number: usize, cluster: &str| {
-        let mut it = workload(number);
+        let it = workload(number);
+        let mut placement = it["spec"]["placement"].clone();
+        placement["clusterAffinity"] = json!({});
+        let mut it = placed_by(it, placement);
         it["spec"]["clusters"][0]["name"] = json!(cluster);
-        it["spec"]["placement"]["clusterAffinity"] = json!({});
-        let applied = it["spec"]["placement"].to_string();
-        it["metadata"]["annotations"]["policy.karmada.io/applied-placement"] = json!(applied);
         ("resourcebindings", it)
     };
     let mut all = rebalancer(None);
@@ -270,19 +262,13 @@ async fn a_workload_that_waits_to_move_returns_to_its_kept_copy_once_that_may_st
             it["metadata"]["labels"] = json!({ "env": env });
             it
         };
-        let mut kept = kept(edited_after(0, "NoClusterFit"));
-        kept["spec"]["placement"] = json!({
+        let placement = json!({
             "clusterAffinity": { "labelSelector": { "matchLabels": { "env": "prod" } } },
             "replicaScheduling": scheduling,
         });
-        let applied = kept["spec"]["placement"].to_string();
-        kept["metadata"]["annotations"]["policy.karmada.io/applied-placement"] = json!(applied);
-        let stand = follow([
-            ("clusters", paused(labelled("m1", "test"))),
-            ("clusters", labelled("m2", "prod")),
-            ("resourcebindings", kept),
-        ])
-        .await;
+        let kept = placed_by(kept(edited_after(0, "NoClusterFit")), placement);
+        let clusters = [paused(labelled("m1", "test")), labelled("m2", "prod")];
+        let stand = beside(clusters, [("resourcebindings", kept)]).await;
         pass(30).await;
         assert_eq!(reason(&stand, 0).0, "Paused", "{scheduling}");
         stand.api.put("clusters", labelled("m2", "test"));
@@ -330,12 +316,8 @@ async fn bindings_that_were_made_again_move_at_the_rate_and_keep_their_copies_un
 
 #[tokio::test(start_paused = true)]
 async fn a_binding_that_was_made_again_amid_a_move_keeps_the_copy_that_it_leaves() {
-    let stand = follow([
-        ("clusters", roomy("m1", true)),
-        ("clusters", roomy("m2", false)),
-        ("resourcebindings", made_again(0, &["m1", "m2"])),
-    ])
-    .await;
+    let made_again = ("resourcebindings", made_again(0, &["m1", "m2"]));
+    let stand = beside(to_m2(), [made_again]).await;
     pass(30).await;
     let spec = &stand.binding(&name(0)).unwrap().spec;
     let targets = spec.clusters.iter().map(|it| &it.name);
@@ -352,15 +334,13 @@ async fn a_binding_that_was_made_again_amid_a_move_keeps_the_copy_that_it_leaves
 /// Returns a workload that was not counted before, so that all its replicas run in `m1`, with this
 /// status, and that is to be divided between `m1` and `m2`.
 fn undivided(preference: &str, status: &Value) -> Value {
-    let mut it = workload(0);
-    it["spec"]["placement"] = json!({
+    let placement = json!({
         "clusterAffinity": {"clusterNames": ["m1", "m2"]},
         "replicaScheduling": {
             "replicaSchedulingType": "Divided", "replicaDivisionPreference": preference,
         },
     });
-    let applied = it["spec"]["placement"].to_string();
-    it["metadata"]["annotations"]["policy.karmada.io/applied-placement"] = json!(applied);
+    let mut it = placed_by(workload(0), placement);
     it["spec"]["clusters"] = json!([{"name": "m1", "replicas": 0}]);
     it["status"]["aggregatedStatus"] =
         json!([{"clusterName": "m1", "health": "Healthy", "status": status}]);
@@ -372,12 +352,7 @@ async fn replicas_that_are_divided_at_last_take_no_copy_away_from_where_the_work
     // `m1` takes nothing new.
     for (ready, kept) in [(2, 1), (0, 0)] {
         let it = undivided("Aggregated", &json!({"readyReplicas": ready}));
-        let stand = follow(vec![
-            ("clusters", roomy("m1", true)),
-            ("clusters", roomy("m2", false)),
-            ("resourcebindings", it),
-        ])
-        .await;
+        let stand = beside(to_m2(), [("resourcebindings", it)]).await;
         pass(120).await;
         let spec = &stand.binding(&name(0)).unwrap().spec;
         assert!(spec.target("m2").is_some(), "{:?}", spec.clusters);
@@ -444,12 +419,8 @@ async fn replicas_that_run_undivided_are_not_divided_over_others_while_movement_
         it["spec"]["replicas"] = json!(4);
         let m1 = roomy("m1", false);
         let m1 = if is_paused { paused(m1) } else { m1 };
-        let stand = follow(vec![
-            ("clusters", m1),
-            ("clusters", roomy("m2", false)),
-            ("resourcebindings", it),
-        ])
-        .await;
+        let clusters = [m1, roomy("m2", false)];
+        let stand = beside(clusters, [("resourcebindings", it)]).await;
         pass(120).await;
         let spec = &stand.binding(&name(0)).unwrap().spec;
         assert_eq!(
@@ -486,18 +457,12 @@ async fn what_was_said_before_a_request_is_no_answer_to_it() {
 async fn a_binding_that_a_list_lacks_is_not_taken_for_one_that_there_is_not() {
     let mut kept = workload(0);
     kept["metadata"]["finalizers"] = json!(["karmada.io/binding-controller"]);
-    let stand = follow([
-        ("clusters", roomy("m1", false)),
-        ("clusters", roomy("m2", true)),
-        ("resourcebindings", kept),
-    ])
-    .await;
+    let clusters = [roomy("m1", false), roomy("m2", true)];
+    let stand = beside(clusters, [("resourcebindings", kept)]).await;
     pass(5).await;
     stand.api.hide("resourcebindings", "shop", &name(0));
     pass(5).await;
-    let mut all = rebalancer(None);
-    all["spec"]["workloads"] = json!([all["spec"]["workloads"][0].clone()]);
-    stand.api.put("workloadrebalancers", all);
+    stand.api.put("workloadrebalancers", of_one());
     pass(10).await;
     let status = stored(&stand).unwrap().status.unwrap_or_default();
     let results = status.observed_workloads.iter().map(|it| &it.result);
@@ -512,13 +477,8 @@ async fn a_move_keeps_the_copy_that_its_policy_keeps_although_the_binding_does_n
         keeps["spec"]["failover"] = json!({"cluster": {"purgeMode": mode}});
         let mut asked = claimed(workload(0));
         asked["spec"]["rescheduleTriggeredAt"] = json!("2025-01-01T00:00:00Z");
-        let stand = follow([
-            ("clusters", roomy("m1", true)),
-            ("clusters", roomy("m2", false)),
-            ("propagationpolicies", keeps),
-            ("resourcebindings", asked),
-        ])
-        .await;
+        let policy = ("propagationpolicies", keeps);
+        let stand = beside(to_m2(), [policy, ("resourcebindings", asked)]).await;
         pass(20).await;
         let spec = stand.api.binding(&name(0))["spec"].clone();
         assert_eq!(spec["clusters"][0]["name"], "m2");
