@@ -11,7 +11,7 @@ use muster_shared::api::rebalancer::{WorkloadRebalancer, WorkloadReference};
 use muster_shared::client;
 use muster_shared::controller::Controller;
 use muster_shared::events::EventType;
-use muster_shared::queue::{Next, Queue, until};
+use muster_shared::queue::{Next, until};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Informer, Selection};
 use muster_shared::write::delete_params;
@@ -25,7 +25,7 @@ use super::{decide, failback};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::attribution::Attribution;
-use crate::fleet::binding::{BindingKey, Bindings};
+use crate::fleet::binding::BindingKey;
 use crate::fleet::budget::pace::Pace;
 use crate::fleet::sets::take;
 use crate::fleet::template::{Kind, TemplateKey};
@@ -42,7 +42,6 @@ const GATHER: Duration = Duration::from_millis(500);
 
 struct Rebalancers {
     pace: Pace,
-    queue: Queue<String>,
     /// Rebalancers by the bindings that they wait for.
     waiting: Mutex<HashMap<BindingKey, BTreeSet<String>>>,
     /// What this process has done for each rebalancer, by UID.
@@ -67,24 +66,26 @@ pub fn start(fleet: &Arc<Fleet>, pace: Pace, tasks: &mut Tasks) {
         Api::all(fleet.watch_client.clone()),
         Selection::everything(),
     );
-    let queue = Queue::<String>::new(NAME);
     let controller = Arc::new(Rebalancers {
         pace,
-        queue: queue.clone(),
         waiting: Mutex::default(),
         memory: Mutex::default(),
     });
-    rebalancers.on_change({
-        let controller = Arc::clone(&controller);
-        move |change| match change {
-            Change::Applied { new, .. } => controller.queue.add(new.name_any()),
+    let (of_rebalancers, of_bindings) = (Arc::clone(&controller), Arc::clone(&controller));
+    let following = Controller::new(fleet, NAME)
+        .watches(&rebalancers, move |_, change| match change {
+            Change::Applied { new, .. } => Some(new.name_any()),
             Change::Deleted { old } => {
-                controller.memory.lock().remove(&identity(old));
+                of_rebalancers.memory.lock().remove(&identity(old));
+                None
             }
-        }
-    });
-    follow(&controller, &fleet.bindings);
-    let following = Controller::with(fleet, NAME, &queue).resyncs_on(&fleet.pauses, |_, ()| true);
+        })
+        .gathers(GATHER, &fleet.bindings, move |_, change| {
+            let key = BindingKey::of(change.object());
+            let waiting = of_bindings.waiting.lock().remove(&key);
+            waiting.into_iter().flatten()
+        })
+        .resyncs_on(&fleet.pauses, |_, ()| true);
     controller.pace.wakes(following.everything());
     let all = rebalancers.clone();
     let memory = (rebalancers.clone(), controller);
@@ -106,17 +107,6 @@ pub fn start(fleet: &Arc<Fleet>, pace: Pace, tasks: &mut Tasks) {
         );
     let shutdown = tasks.shutdown().clone();
     tasks.spawn("workload rebalancer watch", rebalancers.run(shutdown));
-}
-
-fn follow(controller: &Arc<Rebalancers>, bindings: &Bindings) {
-    let controller = Arc::clone(controller);
-    bindings.on_change(move |change| {
-        let key = BindingKey::of(change.object().as_ref());
-        let waiting = controller.waiting.lock().remove(&key);
-        for name in waiting.into_iter().flatten() {
-            controller.queue.add_after(name, GATHER);
-        }
-    });
 }
 
 /// Result of a look at the workloads of a rebalancer.
