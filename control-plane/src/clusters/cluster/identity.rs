@@ -107,11 +107,9 @@ impl Identities {
         if before.as_deref() == id {
             return Vec::new();
         }
-        let mut others = BTreeSet::new();
-        if let Some(before) = before {
+        if let Some(before) = &before {
             inner.claims.remove(name);
-            take(&mut inner.holders, &before, name);
-            others.extend(inner.holders.get(&before).into_iter().flatten().cloned());
+            take(&mut inner.holders, before, name);
         }
         if let Some(id) = id {
             if !known_before {
@@ -120,10 +118,9 @@ impl Identities {
             let since = if known_before { 0 } else { inner.count };
             inner.claims.insert(name.to_owned(), (id.to_owned(), since));
             let holders = inner.holders.entry(id.to_owned()).or_default();
-            others.extend(holders.iter().cloned());
             holders.insert(name.to_owned());
         }
-        others.into_iter().collect()
+        inner.others(name, [before.as_deref(), id])
     }
 
     /// Takes note of the id that is recorded on the execution namespace of a Cluster. Gives the
@@ -134,36 +131,28 @@ impl Identities {
         if before.as_deref() == id {
             return Vec::new();
         }
-        let mut others = BTreeSet::new();
-        if let Some(before) = before {
+        if let Some(before) = &before {
             inner.records.remove(name);
-            take(&mut inner.recorded, &before, name);
-            others.extend(inner.holders.get(&before).into_iter().flatten().cloned());
+            take(&mut inner.recorded, before, name);
         }
         if let Some(id) = id {
             inner.records.insert(name.to_owned(), id.to_owned());
             let recorded = inner.recorded.entry(id.to_owned()).or_default();
             recorded.insert(name.to_owned());
-            others.extend(inner.holders.get(id).into_iter().flatten().cloned());
         }
-        others.remove(name);
-        others.into_iter().collect()
+        inner.others(name, [before.as_deref(), id])
     }
 
     /// Takes note that a Cluster has gone, which may never have been read. Gives the others whose
     /// case that changes.
     pub fn note_departure(&self, name: &str) -> Vec<String> {
-        let others = self.note(name, None, false);
+        let mut others = self.note(name, None, false);
         let inner = self.inner.lock();
-        let recorded = inner.records.get(name);
-        let holders = recorded.and_then(|id| inner.holders.get(id));
-        let others: BTreeSet<_> = holders
-            .into_iter()
-            .flatten()
-            .cloned()
-            .chain(others)
-            .collect();
-        others.into_iter().collect()
+        let recorded = inner.records.get(name).map(String::as_str);
+        others.extend(inner.others(name, [None, recorded]));
+        others.sort_unstable();
+        others.dedup();
+        others
     }
 
     /// Returns the Clusters that claim the same id as a Cluster, itself included, with the time
@@ -185,18 +174,25 @@ impl Identities {
     }
 }
 
+impl Inner {
+    /// Returns the other Clusters that claim one of these ids, each once.
+    fn others(&self, name: &str, ids: [Option<&str>; 2]) -> Vec<String> {
+        let ids = ids.into_iter().flatten();
+        let holders = ids.filter_map(|id| self.holders.get(id)).flatten();
+        let others: BTreeSet<_> = holders.filter(|it| *it != name).collect();
+        others.into_iter().cloned().collect()
+    }
+}
+
 /// Returns the claim of a Cluster that was first seen with it at `since`, with what its execution
 /// namespace records.
 pub fn claim(cluster: &Cluster, namespace: Option<&Namespace>, since: u64) -> Claim {
+    let refused = cluster.condition(UNIQUE_IDENTITY);
+    let (id, name) = (cluster.spec.id.as_deref(), cluster.name_any());
     Claim {
-        unrecorded: cluster.spec.id.is_none()
-            || namespace.and_then(recorded) != cluster.spec.id.as_deref(),
-        refused: cluster
-            .condition(UNIQUE_IDENTITY)
-            .is_some_and(|condition| condition.status == FALSE),
-        since,
+        refused: refused.is_some_and(|condition| condition.status == FALSE),
         created: cluster.creation_timestamp().map(|time| time.0),
-        name: cluster.name_any(),
+        ..unread_claim(&name, id, namespace, since)
     }
 }
 
