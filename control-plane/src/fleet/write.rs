@@ -1,11 +1,14 @@
-//! Writes upon objects of the fleet API: merge patches of the fields that are ours.
+//! Writes upon objects of the fleet API: merge patches of the fields that are ours, and objects that
+//! are created where they are missing.
 
 use std::fmt::Debug;
 
-use kube::api::{Api, Patch};
+use kube::api::{Api, Patch, PostParams};
 use muster_shared::client::{self, is_gone};
+use muster_shared::k8s::{Namespace, ObjectMeta, Resource, ResourceExt as _};
 use muster_shared::queue::Next;
 use muster_shared::write::patch_params;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -74,6 +77,37 @@ where
 {
     let params = patch_params(COMPONENT);
     api.patch_status(name, &params, &Patch::Merge(patch)).await
+}
+
+/// Returns a namespace of a name.
+pub fn namespace(name: &str) -> Namespace {
+    Namespace {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            ..ObjectMeta::default()
+        },
+        ..Namespace::default()
+    }
+}
+
+/// Creates an object where it is missing; says whether it was. It is read first, because admission
+/// may refuse to create one that exists.
+pub async fn create_missing<K>(api: &Api<K>, object: &K) -> Result<bool, kube::Error>
+where
+    K: Clone + Debug + DeserializeOwned + Serialize + Resource,
+{
+    match client::get_metadata_opt(api, &object.name_any()).await {
+        Ok(Some(_)) => return Ok(false),
+        Ok(None) => {}
+        // Whoever may not read such objects may still be allowed to create one.
+        Err(kube::Error::Api(status)) if status.is_forbidden() => {}
+        Err(error) => return Err(error),
+    }
+    match api.create(&PostParams::default(), object).await {
+        Ok(_) => Ok(true),
+        Err(error) if client::is_conflict(&error) => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 #[cfg(test)]

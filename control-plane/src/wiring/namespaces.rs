@@ -7,8 +7,8 @@ use kube::api::Api;
 use muster_shared::client;
 use muster_shared::names::CLUSTER_NAMESPACE;
 
-use crate::clusters::registration::access::create_missing;
 use crate::fleet::Fleet;
+use crate::fleet::write::{create_missing, namespace};
 
 /// Creates the namespaces of the election and of the leases, retrying until they exist: a fresh
 /// fleet API has neither.
@@ -21,7 +21,7 @@ pub(super) async fn ensure(fleet: &Fleet) {
     wanted.dedup();
     for name in wanted {
         loop {
-            let refusal = match create_missing(&api, name).await {
+            let refusal = match create_missing(&api, &namespace(name)).await {
                 Ok(true) => {
                     tracing::info!(name, "created a namespace that the fleet needs");
                     break;

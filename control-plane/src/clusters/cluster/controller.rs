@@ -1,7 +1,6 @@
 //! Reconciles Clusters: execution namespace, finalizer and condition taints; on deletion, cleanup
 //! in Karmada's order.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube::ResourceExt;
@@ -9,7 +8,6 @@ use kube::api::{Api, PostParams};
 use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
 use muster_shared::client;
 use muster_shared::controller::Controller;
-use muster_shared::k8s::{Namespace, ObjectMeta};
 use muster_shared::names::{cluster_of_execution_namespace, execution_namespace, label};
 use muster_shared::queue::{Next, Queue, until};
 use muster_shared::tasks::Tasks;
@@ -25,6 +23,7 @@ use crate::clusters::cluster::duplicates;
 use crate::clusters::taint::condition_taints;
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
+use crate::fleet::write::namespace;
 
 /// Starts the controller and the monitor.
 pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
@@ -134,17 +133,8 @@ async fn ensure_namespace(fleet: &Fleet, cluster: &Cluster) -> Result<(), ApiErr
     if fleet.namespaces.get(None, &name).is_some() {
         return Ok(());
     }
-    let namespace = Namespace {
-        metadata: ObjectMeta {
-            name: Some(name.clone()),
-            labels: Some(BTreeMap::from([(
-                label::SYSTEM.to_owned(),
-                "true".to_owned(),
-            )])),
-            ..ObjectMeta::default()
-        },
-        ..Namespace::default()
-    };
+    let mut namespace = namespace(&name);
+    namespace.metadata.labels = Some([(label::SYSTEM.to_owned(), "true".to_owned())].into());
     match Api::all(fleet.client.clone())
         .create(&PostParams::default(), &namespace)
         .await

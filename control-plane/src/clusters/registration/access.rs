@@ -1,15 +1,13 @@
 //! Roles in the fleet API that registration requires: created and removed from the chart's files.
 
-use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams};
 use muster_shared::client;
-use muster_shared::k8s::{
-    Api, ApiResource, Client, DynamicObject, GroupVersionKind, ObjectMeta, ResourceExt,
-};
+use muster_shared::k8s::{Api, ApiResource, Client, DynamicObject, GroupVersionKind, ResourceExt};
 use muster_shared::names::{CLUSTER_NAMESPACE, SYSTEM_NAMESPACE};
 
 use crate::fleet::api_error::ApiError;
 use crate::fleet::attribution::COMMAND;
+use crate::fleet::write::{create_missing, namespace};
 
 /// What every fleet with bootstrap tokens needs: who approves requests, and what agents may write
 /// beyond what roles can say.
@@ -85,33 +83,9 @@ pub async fn apply(client: &Client, objects: &[DynamicObject]) -> Result<(), Err
 
 /// Creates a namespace unless it exists.
 pub async fn ensure_namespace(fleet: &Client, name: &str) -> Result<(), Error> {
-    let created = create_missing(&Api::all(fleet.clone()), name).await;
+    let created = create_missing(&Api::all(fleet.clone()), &namespace(name)).await;
     created.map_err(ApiError::of("create", &format!("Namespace {name:?}")))?;
     Ok(())
-}
-
-/// Creates a namespace where it is missing; says whether it was. It is read first, because
-/// admission may refuse to create one that exists.
-pub async fn create_missing(api: &Api<Namespace>, name: &str) -> Result<bool, kube::Error> {
-    match client::get_metadata_opt(api, name).await {
-        Ok(Some(_)) => return Ok(false),
-        Ok(None) => {}
-        // Whoever may not read namespaces may still be allowed to create one.
-        Err(kube::Error::Api(status)) if status.is_forbidden() => {}
-        Err(error) => return Err(error),
-    }
-    let namespace = Namespace {
-        metadata: ObjectMeta {
-            name: Some(name.to_owned()),
-            ..ObjectMeta::default()
-        },
-        ..Namespace::default()
-    };
-    match api.create(&PostParams::default(), &namespace).await {
-        Ok(_) => Ok(true),
-        Err(error) if client::is_conflict(&error) => Ok(false),
-        Err(error) => Err(error),
-    }
 }
 
 /// Takes away what a member was given, its namespace excepted: that goes with the Cluster. Says how

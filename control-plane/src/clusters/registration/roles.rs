@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::ResourceExt as _;
-use kube::api::PostParams;
 use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
 use muster_shared::client;
 use muster_shared::controller::Controller;
@@ -24,6 +23,7 @@ use muster_shared::watch::Change;
 use super::access;
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
+use crate::fleet::write::create_missing;
 
 /// Time after which a namespace is looked for again that is not there yet.
 const MISSING: Duration = Duration::from_secs(5);
@@ -100,7 +100,9 @@ async fn check(fleet: &Fleet, name: &str, namespace: &str) -> Result<Next, acces
     });
     let mut made = 0;
     for role in roles {
-        match make(fleet, role).await {
+        let api = access::api(&fleet.client, role);
+        let answer = create_missing(&api, role).await;
+        match answer.map_err(ApiError::of("create", &access::title(role))) {
             Ok(is_made) => made += usize::from(is_made),
             Err(error) if error.is_lasting() => {
                 tell_missing(fleet, &cluster, namespace, &error);
@@ -138,27 +140,10 @@ async fn given(fleet: &Fleet, all: &[DynamicObject]) -> Result<Option<ObjectMeta
     let Some(binding) = binding else {
         return Ok(None);
     };
-    let found = read(fleet, binding).await?;
+    let api = access::api(&fleet.client, binding);
+    let found = client::get_opt(&api, &binding.name_any()).await;
+    let found = found.map_err(ApiError::of("read", &access::title(binding)))?;
     Ok(found.map(|it| it.metadata))
-}
-
-/// Creates a role where it is missing; says whether it was.
-async fn make(fleet: &Fleet, role: &DynamicObject) -> Result<bool, ApiError> {
-    if read(fleet, role).await?.is_some() {
-        return Ok(false);
-    }
-    let api = access::api(&fleet.client, role);
-    match api.create(&PostParams::default(), role).await {
-        Ok(_) => Ok(true),
-        Err(error) if client::is_conflict(&error) => Ok(false),
-        Err(error) => Err(ApiError::of("create", &access::title(role))(error)),
-    }
-}
-
-async fn read(fleet: &Fleet, object: &DynamicObject) -> Result<Option<DynamicObject>, ApiError> {
-    let api = access::api(&fleet.client, object);
-    let found = client::get_opt(&api, &object.name_any()).await;
-    found.map_err(ApiError::of("read", &access::title(object)))
 }
 
 #[cfg(test)]
