@@ -32,6 +32,10 @@ fn replay(input: &Value) -> Value {
         Option<Timestamp>,
     ) = (None, None, None);
     let mut present: Vec<Taint> = Vec::new();
+    let rules = condition_taints::Rules {
+        follows: true,
+        classic: None,
+    };
     let mut out = Vec::new();
     for step in input["steps"].as_array().unwrap() {
         let at = step["at"].as_u64().unwrap();
@@ -75,7 +79,7 @@ fn replay(input: &Value) -> Value {
                 ready = Some(condition);
             }
         }
-        present = condition_taints::wanted(&present, ready.as_ref(), false, None, |_| false, wall)
+        present = condition_taints::wanted(&present, ready.as_ref(), false, rules, |_| false, wall)
             .taints
             .unwrap_or(present);
         let shown = ready.as_ref().map(|r| {

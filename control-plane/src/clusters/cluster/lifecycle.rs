@@ -36,7 +36,7 @@ pub struct Changes {
 /// Compares a cluster with what it should be: finalizer and taints come in one patch.
 pub fn missing_changes(
     cluster: &Cluster,
-    rules: impl Into<condition_taints::Rules>,
+    rules: condition_taints::Rules,
     now: Timestamp,
 ) -> Changes {
     let record = Record::on(cluster).unwrap_or_default();
@@ -158,9 +158,18 @@ mod tests {
         .unwrap()
     }
 
+    /// Returns what a cluster lacks where its taints follow its condition.
+    fn missing(cluster: &Cluster, classic: Option<Duration>, now: Timestamp) -> Changes {
+        let rules = condition_taints::Rules {
+            follows: true,
+            classic,
+        };
+        missing_changes(cluster, rules, now)
+    }
+
     #[test]
     fn a_new_cluster_gets_finalizer_and_taints_in_one_patch_and_then_nothing_more() {
-        let new = missing_changes(&cluster("False", &["other"]), None, at(5));
+        let new = missing(&cluster("False", &["other"]), None, at(5));
         let patch = new.patch.unwrap();
         assert_eq!(
             patch["metadata"],
@@ -171,7 +180,7 @@ mod tests {
             "cluster.karmada.io/not-ready"
         );
         assert_eq!(
-            missing_changes(
+            missing(
                 &cluster("True", &["karmada.io/cluster-controller"]),
                 None,
                 at(5)
@@ -183,11 +192,9 @@ mod tests {
     #[test]
     fn the_last_taint_is_removed_by_null() {
         let mut recovered = cluster("True", &["karmada.io/cluster-controller"]);
-        recovered.spec.taints = missing_changes(&cluster("False", &[]), None, at(5))
-            .taints
-            .unwrap();
+        recovered.spec.taints = missing(&cluster("False", &[]), None, at(5)).taints.unwrap();
         assert_eq!(
-            missing_changes(&recovered, None, at(9)).patch.unwrap()["spec"],
+            missing(&recovered, None, at(9)).patch.unwrap()["spec"],
             json!({"taints": null})
         );
     }
@@ -199,7 +206,7 @@ mod tests {
             let condition = conditions::new(condition::UNIQUE_IDENTITY, unique, "R", "", at(0));
             let status = cluster.status.as_mut().unwrap();
             status.conditions.push(condition);
-            let changes = missing_changes(&cluster, None, at(5));
+            let changes = missing(&cluster, None, at(5));
             assert_eq!(changes.taints.unwrap_or_default().len(), taints, "{unique}");
         }
     }
@@ -208,8 +215,8 @@ mod tests {
     fn a_taint_that_falls_due_later_is_told_though_nothing_is_written_yet() {
         let mut silent = cluster("Unknown", &["karmada.io/cluster-controller"]);
         let classic = Some(Duration::from_mins(5));
-        silent.spec.taints = missing_changes(&silent, classic, at(5)).taints.unwrap();
-        let later = missing_changes(&silent, classic, at(6));
+        silent.spec.taints = missing(&silent, classic, at(5)).taints.unwrap();
+        let later = missing(&silent, classic, at(6));
         assert_eq!(later.patch, None);
         assert_eq!(later.again, Some(at(305)));
     }

@@ -43,15 +43,6 @@ impl Rules {
     }
 }
 
-impl From<Option<Duration>> for Rules {
-    fn from(classic: Option<Duration>) -> Self {
-        Self {
-            follows: true,
-            classic,
-        }
-    }
-}
-
 /// Compares the taints with the Ready condition. Kept taints keep their place, added ones follow
 /// with `timeAdded` = `now`.
 ///
@@ -63,11 +54,11 @@ pub fn wanted(
     present: &[Taint],
     ready: Option<&Condition>,
     is_duplicate: bool,
-    rules: impl Into<Rules>,
+    rules: Rules,
     owned_elsewhere: impl Fn(&Taint) -> bool,
     now: Timestamp,
 ) -> Wanted {
-    let Rules { follows, classic } = rules.into();
+    let Rules { follows, classic } = rules;
     let key = match ready.map(|c| c.status.as_str()) {
         Some("True") => None,
         Some("Unknown") => Some(UNREACHABLE),
@@ -177,7 +168,16 @@ mod tests {
         classic: Option<Duration>,
         second: i64,
     ) -> Wanted {
-        wanted(present, ready, false, classic, |_| false, at(second))
+        let rules = following(classic);
+        wanted(present, ready, false, rules, |_| false, at(second))
+    }
+
+    /// Returns rules by which taints follow the condition.
+    fn following(classic: Option<Duration>) -> Rules {
+        Rules {
+            follows: true,
+            classic,
+        }
     }
 
     /// The status of Ready, the taints before, and those after if they change.
@@ -291,7 +291,8 @@ mod tests {
     fn no_workload_comes_to_a_second_registration_as_long_as_it_is_one() {
         let judge = |present: &[Taint], is_duplicate| {
             let ready = ready("True", 0);
-            wanted(present, Some(&ready), is_duplicate, None, |_| false, at(9)).taints
+            let rules = following(None);
+            wanted(present, Some(&ready), is_duplicate, rules, |_| false, at(9)).taints
         };
         let tainted = judge(&[], true).unwrap();
         assert_eq!(tainted, [taint(DUPLICATE, NO_SCHEDULE, Some(9))]);
@@ -405,8 +406,8 @@ mod tests {
         let present = [taint(UNREACHABLE, NO_EXECUTE, Some(1))];
         let ready = ready("True", 0);
         assert_eq!(judge(&present, Some(&ready), None, 9), Wanted::default());
-        let classic = Some(Duration::ZERO);
-        let classic = wanted(&present, Some(&ready), false, classic, |_| true, at(9));
+        let rules = following(Some(Duration::ZERO));
+        let classic = wanted(&present, Some(&ready), false, rules, |_| true, at(9));
         assert_eq!(classic, Wanted::default(), "a policy answers for it");
     }
 
