@@ -17,7 +17,7 @@ use muster_shared::selectors::matches_affinity;
 use muster_shared::taints::describe;
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Doubt, Presence};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use serde_json::json;
 
 use super::decide::{Outcome, Scene, decide};
@@ -95,15 +95,9 @@ struct Memory {
     refusals: Refusals,
 }
 
-impl Memory {
-    fn looked_at(&self) -> MutexGuard<'_, HashMap<String, usize>> {
-        self.looked_at.lock()
-    }
-}
-
 async fn check(fleet: &Fleet, memory: &Memory, name: &str) -> Result<Next, ApiError> {
     let Some(cluster) = fleet.clusters.get(None, name) else {
-        memory.looked_at().remove(name);
+        memory.looked_at.lock().remove(name);
         return Ok(Next::Done);
     };
     if cluster.metadata.deletion_timestamp.is_some() {
@@ -123,7 +117,7 @@ async fn check(fleet: &Fleet, memory: &Memory, name: &str) -> Result<Next, ApiEr
             selects: &|affinity: &ClusterAffinity| matches_affinity(affinity, &cluster),
             is_gone: &|policy| gone.contains(policy),
             is_refused: &|taint| memory.refusals.has(taint),
-            first_look: !memory.looked_at().contains_key(name),
+            first_look: !memory.looked_at.lock().contains_key(name),
             reserves: fleet.settings.condition_taints,
         };
         decide(&scene, now)
@@ -162,7 +156,7 @@ async fn check(fleet: &Fleet, memory: &Memory, name: &str) -> Result<Next, ApiEr
         }
     };
     let left_out = outcome.left_out.len();
-    let known = memory.looked_at().insert(name.to_owned(), left_out);
+    let known = memory.looked_at.lock().insert(name.to_owned(), left_out);
     if outcome.leaves_out_others(known) {
         tell_left_out(fleet, &cluster, &outcome);
     }

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use crate::fleet::binding::BindingKey;
 
@@ -30,7 +30,7 @@ struct State {
 impl InFlight {
     /// Returns whether a workload may be asked to return now; if not, it waits.
     pub fn begins(&self, key: &BindingKey) -> bool {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         let may = state.asked.len() < MOST_ASKED;
         if may {
             state.waiting.remove(key);
@@ -42,7 +42,7 @@ impl InFlight {
 
     /// Notes whether a workload is asked to return; returns those that get a turn by it.
     pub fn note(&self, key: &BindingKey, is_asked: bool) -> Vec<BindingKey> {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         if is_asked {
             state.asked.insert(key.clone());
             return Vec::new();
@@ -61,17 +61,13 @@ impl InFlight {
     /// Notes the end of a look at a workload; returns another one that gets the turn if this one
     /// has not used it.
     pub fn ends(&self, key: &BindingKey) -> Option<BindingKey> {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         if state.asked.contains(key) || state.asked.len() >= MOST_ASKED {
             return None;
         }
         let next = state.waiting.iter().next().cloned()?;
         state.waiting.remove(&next);
         Some(next)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock()
     }
 }
 
