@@ -61,7 +61,7 @@ pub(in crate::clusters) async fn write_news(
 }
 
 /// Makes the error of a step in the reconciliation of a cluster, for `map_err`.
-pub(super) fn failed(
+pub(in crate::clusters) fn failed(
     step: &'static str,
     cluster: &Cluster,
 ) -> impl FnOnce(kube::Error) -> ApiError {

@@ -77,9 +77,7 @@ async fn attend(
         &cluster.spec.sync_mode,
         fleet.settings.connects_to_members(),
     ) {
-        Some(monitoring) => monitored::note(fleet, cluster, monitoring)
-            .await
-            .map_err(failed("tell of the missing monitoring of", cluster)),
+        Some(monitoring) => monitored::note(fleet, cluster, monitoring).await,
         None => Ok(()),
     };
     let ordered = ordered::note(fleet, cluster)

@@ -10,8 +10,9 @@ use muster_shared::conditions;
 use muster_shared::k8s::Condition;
 use muster_shared::names::condition::MONITORED;
 
-use super::api_call::write_condition;
+use super::api_call::{failed, write_news};
 use crate::fleet::Fleet;
+use crate::fleet::api_error::ApiError;
 use crate::fleet::write::Written;
 use crate::settings::PUSH_CONTROLLERS;
 
@@ -59,15 +60,11 @@ impl Monitoring<'_> {
     }
 }
 
-/// Returns the condition to write; `None` if it is there, or if a cluster is monitored by its lease
-/// and there was never a doubt.
-pub fn judge(cluster: &Cluster, monitoring: Monitoring<'_>, now: Timestamp) -> Option<Condition> {
-    let known = cluster.condition(MONITORED);
-    if monitoring == Monitoring::Lease {
-        known?;
-    }
-    let observation = monitoring.condition(now);
-    conditions::is_news(known, &observation).then_some(observation)
+/// Returns the condition of a cluster; `None` if it is monitored by its lease and there was never a
+/// doubt.
+fn judge(cluster: &Cluster, monitoring: Monitoring<'_>, now: Timestamp) -> Option<Condition> {
+    let is_plain = monitoring == Monitoring::Lease && cluster.condition(MONITORED).is_none();
+    (!is_plain).then(|| monitoring.condition(now))
 }
 
 /// Writes the condition, and an event if the cluster is not monitored, where that is news.
@@ -78,16 +75,17 @@ pub async fn note(
     fleet: &Fleet,
     cluster: &Cluster,
     monitoring: Monitoring<'_>,
-) -> Result<(), kube::Error> {
+) -> Result<(), ApiError> {
     let Some(said) = judge(cluster, monitoring, fleet.clock.now()) else {
         return Ok(());
     };
-    let name = cluster.name_any();
-    let written = Written::of(write_condition(&fleet.client, cluster, said.clone()).await)?;
-    if matches!(written, Written::Done(_)) && said.status == conditions::FALSE {
-        tracing::warn!(cluster = name, "{}", said.message);
-        let events = &fleet.events;
-        events.warn(cluster, &said.reason, said.message);
+    let written = Written::of(write_news(&fleet.client, cluster, said).await);
+    let written = written.map_err(failed("write the condition Monitored of", cluster))?;
+    if let Written::Done(Some(said)) = written
+        && said.status == conditions::FALSE
+    {
+        tracing::warn!(cluster = cluster.name_any(), "{}", said.message);
+        fleet.events.warn(cluster, &said.reason, said.message);
     }
     Ok(())
 }
@@ -101,7 +99,7 @@ mod tests {
     use crate::fleet::testing::{REFUSALS, Stand, refusal};
 
     #[test]
-    fn whether_a_cluster_is_monitored_is_told_once_and_when_it_changes() {
+    fn whether_a_cluster_is_monitored_is_told_once_that_was_in_doubt() {
         let now = Timestamp::from_second(10).unwrap();
         let mut cluster = Cluster::default();
         assert_eq!(
@@ -126,11 +124,6 @@ mod tests {
                 (status, reason)
             );
             cluster.status.get_or_insert_default().conditions = vec![said];
-            assert_eq!(
-                judge(&cluster, monitoring, now),
-                None,
-                "{monitoring:?} is told once"
-            );
         }
     }
 
@@ -141,10 +134,12 @@ mod tests {
         let off = [("m1".to_owned(), "PushModeNotServed".to_owned())];
         for (monitoring, told) in [(Monitoring::Off, &off[..]), (Monitoring::Connected, &[])] {
             stand.api.forget();
-            let cluster = stand.fleet.clusters.get(None, "m1").unwrap();
-            note(&stand.fleet, &cluster, monitoring).await.unwrap();
-            assert_eq!(stand.api.writes().len(), 1, "{monitoring:?}");
-            assert_eq!(stand.api.told().await, told, "{monitoring:?}");
+            for _ in 0..2 {
+                let cluster = stand.fleet.clusters.get(None, "m1").unwrap();
+                note(&stand.fleet, &cluster, monitoring).await.unwrap();
+                assert_eq!(stand.api.writes().len(), 1, "once: {monitoring:?}");
+                assert_eq!(stand.api.told().await, told, "{monitoring:?}");
+            }
         }
         for (code, reason, is_usual) in REFUSALS {
             let cluster = stand.fleet.clusters.get(None, "m1").unwrap();

@@ -23,7 +23,7 @@ use serde_json::json;
 
 use super::choose::{Candidate, Choice, choose};
 use super::judge::{Verdict, Witness, judge, troubled_since};
-use crate::clusters::cluster::write_news;
+use crate::clusters::cluster::{failed, write_news};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::availability::readiness;
@@ -232,13 +232,10 @@ async fn attend(fleet: &Fleet, memory: &Memory, name: &str) -> Result<Next, ApiE
         let answer = ask(fleet, &cluster, asked.as_deref()).await;
         ("write the peers of", answer.map(|()| Next::Done))
     };
-    let object = format!("cluster {name}");
-    Ok(
-        match Written::of(answer).map_err(ApiError::of(step, &object))? {
-            Written::Done(next) => next,
-            late => late.next(),
-        },
-    )
+    Ok(match Written::of(answer).map_err(failed(step, &cluster))? {
+        Written::Done(next) => next,
+        late => late.next(),
+    })
 }
 
 /// Returns the annotation that tells an agent which clusters to watch.

@@ -29,8 +29,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::connection::{Problem, connection, is_same_server, secret_key};
 use super::renewal;
-use crate::clusters::cluster::monitored::{self, Monitoring};
-use crate::clusters::cluster::write_news;
+use crate::clusters::cluster::monitored::{Monitoring, note};
+use crate::clusters::cluster::{failed, write_news};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::memory::Since;
@@ -148,17 +148,6 @@ async fn secret(fleet: &Fleet, cluster: &Cluster) -> Result<Option<Secret>, ApiE
     client::get_opt(&secrets, &name)
         .await
         .map_err(ApiError::of("read", &format!("{namespace}/{name}")))
-}
-
-async fn note(
-    fleet: &Fleet,
-    cluster: &Cluster,
-    monitoring: Monitoring<'_>,
-) -> Result<(), ApiError> {
-    let title = format!("Cluster {}", cluster.name_any());
-    monitored::note(fleet, cluster, monitoring)
-        .await
-        .map_err(ApiError::of("write the status of", &title))
 }
 
 /// Starts the tasks of a member, or gives them other credentials; returns its connection.
@@ -295,8 +284,7 @@ async fn unconnected(
         fleet.clock.now(),
     );
     let answer = write_news(&fleet.client, cluster, ready).await;
-    let title = format!("Cluster {name}");
-    match Written::of(answer).map_err(ApiError::of("write the status of", &title))? {
+    match Written::of(answer).map_err(failed("write the status of", cluster))? {
         Written::Done(_) => Ok(Next::After(jittered(LOOK_AGAIN))),
         late => Ok(late.next()),
     }

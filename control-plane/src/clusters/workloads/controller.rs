@@ -15,7 +15,7 @@ use muster_shared::tasks::Tasks;
 use muster_shared::watch::Change;
 
 use super::count::{Count, Limits, known};
-use crate::clusters::cluster::write_news;
+use crate::clusters::cluster::{failed, write_news};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::availability::readiness;
@@ -104,10 +104,9 @@ async fn attend(fleet: &Fleet, name: &str) -> Result<Next, ApiError> {
     } else {
         return Ok(Next::Done);
     };
-    let object = format!("cluster {name}");
-    let step = "write the condition WorkloadsHealthy of";
     let written = Written::of(write_news(&fleet.client, &cluster, said).await);
-    let written = written.map_err(ApiError::of(step, &object))?;
+    let step = "write the condition WorkloadsHealthy of";
+    let written = written.map_err(failed(step, &cluster))?;
     if let Written::Done(Some(told)) = &written {
         tracing::info!(cluster = name, status = told.status, "{}", told.message);
     }
