@@ -161,6 +161,15 @@ impl World {
         }
     }
 
+    /// Goes on with another evictor, made of a new one.
+    fn with(mut self, change: impl FnOnce(&mut Evictor)) -> Self {
+        let mut new = Evictor::new(switches(true), Rates::default(), self.now());
+        change(&mut new);
+        self.begin(new);
+        self.evictor.open(self.now());
+        self
+    }
+
     /// Begins the next eviction and returns it; it has not come to an end yet.
     fn begin_eviction(&mut self) -> Box<Eviction> {
         match self.evictor.next(self.now()) {
@@ -229,6 +238,19 @@ impl World {
             .map(|(key, note)| (key.name.clone(), note.reason()))
             .collect()
     }
+
+    /// Returns whether some workload is told this.
+    fn tells(&mut self, reason: &str) -> bool {
+        self.told().iter().any(|(_, told)| *told == reason)
+    }
+
+    /// Returns the reasons that workloads and clusters are told.
+    fn reasons(&mut self) -> [Vec<&'static str>; 2] {
+        let news = self.evictor.take_reports();
+        let bindings = news.bindings.iter().map(|(_, note)| note.reason());
+        let clusters = news.clusters.iter().map(|note| note.reason);
+        [bindings.collect(), clusters.collect()]
+    }
 }
 
 /// Returns the outcome in which the workload leaves for a cluster named `new`.
@@ -238,9 +260,14 @@ fn leave(eviction: &Eviction) -> Outcome {
         .spec
         .clusters
         .retain(|target| target.name != *eviction.cluster);
+    evicted(Arc::new(binding), "new")
+}
+
+/// Returns the outcome in which a binding is as it is now.
+fn evicted(binding: Arc<AnyBinding>, to: &str) -> Outcome {
     Outcome::Evicted {
-        binding: Arc::new(binding),
-        to: "new".into(),
+        binding,
+        to: to.to_owned(),
         mode: PurgeMode::Gracefully,
     }
 }

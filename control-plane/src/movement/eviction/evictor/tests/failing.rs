@@ -188,11 +188,8 @@ fn nothing_fails_out_of_a_cluster_while_movement_is_paused() {
 
 #[test]
 fn without_the_judge_of_taints_only_those_that_fail_leave() {
-    let mut world = World::new(10, 1, 3);
-    let mut new = Evictor::new(switches(true), Rates::default(), world.now());
-    new.fleet = FleetView::new(DataPlaces::default(), false);
-    world.begin(new);
-    world.evictor.open(world.now());
+    let view = FleetView::new(DataPlaces::default(), false);
+    let mut world = World::new(10, 1, 3).with(|evictor| evictor.fleet = view);
     world.fails("w9-0", "c9", rank(0, 1));
     assert_eq!(world.evict(60.0), ["w9-0"]);
     assert!(world.told().is_empty());
@@ -200,11 +197,8 @@ fn without_the_judge_of_taints_only_those_that_fail_leave() {
 
 #[test]
 fn a_fenced_one_stays_while_nothing_stops_its_copy() {
-    let mut world = World::new(3, 0, 1);
-    let mut new = Evictor::new(switches(true), Rates::default(), world.now());
-    new.fence = Box::new(|_, _, _| FenceGate::Shut("kept".to_owned()));
-    world.begin(new);
-    world.evictor.open(world.now());
+    let fence: Fence = Box::new(|_, _, _| FenceGate::Shut("kept".to_owned()));
+    let mut world = World::new(3, 0, 1).with(|evictor| evictor.fence = fence);
     world.fails("w1-0", "c1", rank(0, 1));
     assert!(world.evict(60.0).is_empty());
     assert_eq!(world.changed().first().map(String::as_str), Some("w1-0"));

@@ -14,15 +14,6 @@ fn failed(more: &Value) -> World {
 }
 
 impl World {
-    /// Goes on with another evictor, made of a new one.
-    fn with(mut self, change: impl FnOnce(&mut Evictor)) -> Self {
-        let mut new = Evictor::new(switches(true), Rates::default(), self.now());
-        change(&mut new);
-        self.begin(new);
-        self.evictor.open(self.now());
-        self
-    }
-
     fn wait(&mut self) -> Instant {
         match self.evictor.next(self.now()) {
             Step::Wait(until) => until.expect("time alone helps"),
@@ -98,11 +89,8 @@ fn a_job_that_has_completed_by_its_template_stays_though_no_cluster_reports_it_a
         let mut world = failed(&more).with(|evictor| evictor.completed_by_template = jobs);
         let first = world.evict(10.0).len();
         assert_eq!(first == 1, known == Some(false), "{known:?}");
-        let told = world.told();
-        let waits = told
-            .iter()
-            .any(|(_, reason)| *reason == "WaitingForTemplate");
-        assert_eq!(waits, known.is_none(), "{known:?}: {told:?}");
+        let waits = world.tells("WaitingForTemplate");
+        assert_eq!(waits, known.is_none(), "{known:?}");
         *says.lock() = after;
         let then = first + world.evict(10.0).len();
         assert_eq!(then == 1, leaves, "{known:?}, then {after:?}");

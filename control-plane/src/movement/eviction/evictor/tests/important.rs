@@ -102,12 +102,7 @@ fn what_has_moved_takes_room_until_its_cluster_reports_it() {
     let place = |eviction: &Eviction| {
         let mut moved = AnyBinding::clone(&eviction.binding);
         moved.spec.clusters[0].name = "c1".to_owned();
-        let binding = Arc::new(moved);
-        Outcome::Evicted {
-            binding,
-            to: "c1".into(),
-            mode: PurgeMode::Gracefully,
-        }
+        evicted(Arc::new(moved), "c1")
     };
     let moved = world.pass(9.0, place);
     assert_eq!(moved.len(), 4);
@@ -231,11 +226,7 @@ fn one_more_important_workload_less_is_no_news_for_all_that_are_stranded() {
             if it.binding.name_any().starts_with("vital") {
                 let mut moved = AnyBinding::clone(&it.binding);
                 moved.spec.clusters[0].name = "c1".to_owned();
-                Outcome::Evicted {
-                    binding: Arc::new(moved),
-                    to: "c1".into(),
-                    mode: PurgeMode::Gracefully,
-                }
+                evicted(Arc::new(moved), "c1")
             } else {
                 Outcome::Nowhere("full".into())
             }
@@ -293,12 +284,7 @@ fn what_somebody_else_placed_takes_room_as_well_and_so_does_what_is_being_moved(
     // One is moved, and the watch shows it before the answer; the other one stays.
     let there = moved(&first.binding, "c1");
     world.put(&there);
-    let outcome = Outcome::Evicted {
-        binding: there,
-        to: "c1".to_owned(),
-        mode: PurgeMode::Gracefully,
-    };
-    world.evictor.done(&first, outcome, now);
+    world.evictor.done(&first, evicted(there, "c1"), now);
     assert_eq!(left(&mut world, &second), 0, "it takes its room once");
     world
         .evictor
