@@ -209,13 +209,8 @@ impl Backlog {
         ranks.map(|rank| rank.priority()).max()
     }
 
-    /// Takes the next item out: the highest priority of all lanes; among lanes that offer the same,
-    /// in turns.
-    pub fn pop(&mut self) -> Option<(Arc<str>, Key, Rank)> {
-        self.pop_but(&BTreeSet::new())
-    }
-
-    /// Takes the next item out and returns it, leaving out the items of held clusters.
+    /// Takes the next item out, leaving out those of held clusters: the highest priority of all
+    /// lanes; among lanes that offer the same, in turns.
     pub fn pop_but(&mut self, held: &BTreeSet<Arc<str>>) -> Option<(Arc<str>, Key, Rank)> {
         let (name, _) = self
             .lanes
@@ -321,7 +316,7 @@ mod tests {
     }
 
     fn order(backlog: &mut Backlog) -> Vec<String> {
-        std::iter::from_fn(|| backlog.pop())
+        std::iter::from_fn(|| backlog.pop_but(&BTreeSet::new()))
             .map(|(_, key, _)| key.name.clone())
             .collect()
     }

@@ -384,9 +384,11 @@ impl Evictor {
         self.pace.per_second()
     }
 
-    /// Returns the kind of a binding's resource, for metrics.
+    /// Returns the kind of a binding's resource as the metrics name it: API version and kind.
     pub fn resource_kind(&self, key: &Key) -> Option<String> {
-        self.bindings.get(key).map(|it| inputs::resource_kind(&it))
+        let binding = self.bindings.get(key)?;
+        let resource = &binding.spec.resource;
+        Some(format!("{}/{}", resource.api_version, resource.kind))
     }
 
     fn key_of(&self, binding: &AnyBinding) -> Key {

@@ -22,12 +22,6 @@ pub fn placement(binding: &AnyBinding) -> Option<Cow<'_, Placement>> {
     judge::placement(&binding.spec, binding.applied_placement())
 }
 
-/// Returns the kind of a binding's resource as the metrics name it: API version and kind.
-pub fn resource_kind(binding: &AnyBinding) -> String {
-    let resource = &binding.spec.resource;
-    format!("{}/{}", resource.api_version, resource.kind)
-}
-
 /// Returns whether nothing differs that an eviction depends on. What the clusters report counts
 /// only where it is to be preserved, and where a Job has completed.
 pub fn is_same(binding: &AnyBinding, other: &AnyBinding) -> bool {

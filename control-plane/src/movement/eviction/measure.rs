@@ -105,7 +105,8 @@ impl Meter {
                     let kind = of("evict_kind_total", "cluster_name", kind);
                     *values.entry(kind).or_default() += 1.0;
                 }
-                let kind = of("eviction_kind_total", "member_cluster", binding_kind(key));
+                let kind = key.scope().binding_kind().to_owned();
+                let kind = of("eviction_kind_total", "member_cluster", kind);
                 *values.entry(kind).or_default() += 1.0;
                 if matches!(place, Slot::Ready(_)) {
                     *values.entry(depth_of(queue_name(key))).or_default() += 1.0;
@@ -152,14 +153,6 @@ fn queue_name(key: &BindingKey) -> &'static str {
         BINDINGS
     } else {
         CLUSTER_BINDINGS
-    }
-}
-
-fn binding_kind(key: &BindingKey) -> String {
-    if key.namespace.is_some() {
-        "ResourceBinding".to_owned()
-    } else {
-        "ClusterResourceBinding".to_owned()
     }
 }
 
