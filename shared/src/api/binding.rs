@@ -370,6 +370,14 @@ impl ResourceBindingSpec {
         self.graceful_eviction_tasks
             .push(GracefulEvictionTask { replicas, ..task });
     }
+
+    /// Takes a cluster out of the result, and forgets the task of leaving it before, which was over
+    /// when the cluster was chosen again: it must not swallow this one (Karmada, K43).
+    pub fn take_out_anew(&mut self, task: GracefulEvictionTask) {
+        self.graceful_eviction_tasks
+            .retain(|it| it.from_cluster != task.from_cluster);
+        self.take_out(task);
+    }
 }
 
 /// Reference to the template of a binding.

@@ -369,11 +369,6 @@ impl Departure<'_> {
     /// state would be used: it goes to the new copy when the old one goes first, `Directly`.
     pub fn leave(&self, now: Timestamp) -> Result<(ResourceBindingSpec, bool), Nowhere> {
         let mut after = self.spec.clone();
-        // A task for a cluster that was chosen again is over; it must not swallow this one
-        // (Karmada, K43).
-        after
-            .graceful_eviction_tasks
-            .retain(|task| task.from_cluster != self.cluster);
         let preserved = if self.preserves_state {
             match self.state() {
                 Ok(preserved) => preserved,
@@ -384,7 +379,7 @@ impl Departure<'_> {
             BTreeMap::new()
         };
         let task_stays = self.reason.outlives_the_copy() || !preserved.is_empty();
-        after.take_out(self.task(preserved, now));
+        after.take_out_anew(self.task(preserved, now));
         self.order_tasks(&mut after);
         Ok((after, task_stays))
     }
@@ -441,10 +436,7 @@ impl Departure<'_> {
             let why = self.reason.message(left);
             let message =
                 format!("{from} is no target any more since the workload left {left}: {why}");
-            after
-                .graceful_eviction_tasks
-                .retain(|task| task.from_cluster != from);
-            after.take_out(GracefulEvictionTask {
+            after.take_out_anew(GracefulEvictionTask {
                 reason: REASON_PLACEMENT_CHANGED.to_owned(),
                 producer: PRODUCER_SCHEDULER.to_owned(),
                 message: Some(shortened(message)),

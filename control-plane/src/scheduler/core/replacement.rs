@@ -143,11 +143,7 @@ pub fn tasks(
     let stays = |it: &&TargetCluster| can_keep(snapshot, &it.name) && cause.keeps(&it.name);
     for old in dropped(spec, chosen).into_iter().filter(stays) {
         let from = &old.name;
-        // A task for a cluster that was chosen again is over.
-        after
-            .graceful_eviction_tasks
-            .retain(|task| task.from_cluster != *from);
-        after.take_out(GracefulEvictionTask {
+        after.take_out_anew(GracefulEvictionTask {
             from_cluster: from.clone(),
             suppress_deletion: (purge_mode == PurgeMode::Never).then_some(true),
             purge_mode: Some(purge_mode.clone()),
