@@ -47,13 +47,12 @@ fn failover(seconds: Option<i32>, mode: Option<&str>) -> Option<FailoverBehavior
     })
 }
 
-/// Returns when the workload has to leave, or why it stays.
-fn outcome(
+fn judged(
     taints: &[Taint],
     tolerations: Vec<Toleration>,
     failover: Option<FailoverBehavior>,
     switches: &Switches,
-) -> Result<i64, Stay> {
+) -> Judgement {
     let spec = ResourceBindingSpec {
         failover,
         ..ResourceBindingSpec::default()
@@ -62,61 +61,52 @@ fn outcome(
         cluster_tolerations: tolerations,
         ..Placement::default()
     };
-    match judge(taints, &spec, Some(&placement), switches, at(1_000)) {
+    judge(taints, &spec, Some(&placement), switches, at(1_000))
+}
+
+/// Returns when the workload has to leave, or why it stays.
+fn outcome(
+    taints: &[Taint],
+    tolerations: Vec<Toleration>,
+    failover: Option<FailoverBehavior>,
+    switches: &Switches,
+) -> Result<i64, Stay> {
+    match judged(taints, tolerations, failover, switches) {
         Judgement::Leave { due, .. } => Ok(due.as_second()),
         Judgement::Stay(stay) => Err(stay),
     }
 }
 
+fn cause(key: &str) -> Cause {
+    Cause {
+        taint: taint(key, NO_EXECUTE, None),
+        rule: Rule::Untolerated,
+    }
+}
+
 #[test]
 fn each_effect_moves_what_it_is_meant_to_move() {
-    let on = switches();
+    let asked = |seconds| failover(Some(seconds), None);
+    let tolerated = |seconds| vec![exists("k", seconds)];
     let cases = [
         (NO_SCHEDULE, vec![], None, Err(Stay::NoTaint)),
-        (
-            NO_SCHEDULE,
-            vec![],
-            failover(Some(0), None),
-            Err(Stay::NoTaint),
-        ),
+        (NO_SCHEDULE, vec![], asked(0), Err(Stay::NoTaint)),
         (NO_EXECUTE, vec![], None, Ok(900)),
-        (NO_EXECUTE, vec![], failover(Some(5_000), None), Ok(900)),
-        (
-            NO_EXECUTE,
-            vec![exists("k", None)],
-            None,
-            Err(Stay::Tolerated),
-        ),
-        (
-            NO_EXECUTE,
-            vec![exists("k", None)],
-            failover(Some(0), None),
-            Err(Stay::Tolerated),
-        ),
-        (NO_EXECUTE, vec![exists("k", Some(300))], None, Ok(1_200)),
-        (NO_EXECUTE, vec![exists("k", Some(100))], None, Ok(1_000)),
+        (NO_EXECUTE, vec![], asked(5_000), Ok(900)),
+        (NO_EXECUTE, tolerated(None), None, Err(Stay::Tolerated)),
+        (NO_EXECUTE, tolerated(None), asked(0), Err(Stay::Tolerated)),
+        (NO_EXECUTE, tolerated(Some(300)), None, Ok(1_200)),
+        (NO_EXECUTE, tolerated(Some(100)), None, Ok(1_000)),
         (NO_EXECUTE, vec![exists("other", None)], None, Ok(900)),
         (PREFER_NO_EXECUTE, vec![], None, Err(Stay::NotAsked)),
-        (
-            PREFER_NO_EXECUTE,
-            vec![],
-            failover(Some(100), None),
-            Ok(1_000),
-        ),
+        (PREFER_NO_EXECUTE, vec![], asked(100), Ok(1_000)),
         (PREFER_NO_EXECUTE, vec![], failover(None, None), Ok(1_200)),
-        (
-            PREFER_NO_EXECUTE,
-            vec![exists("k", None)],
-            failover(Some(0), None),
-            Ok(900),
-        ),
+        (PREFER_NO_EXECUTE, tolerated(None), asked(0), Ok(900)),
     ];
     for (n, (effect, tolerations, failover, expected)) in cases.into_iter().enumerate() {
-        assert_eq!(
-            outcome(&[taint("k", effect, Some(900))], tolerations, failover, &on),
-            expected,
-            "case {n}"
-        );
+        let taints = [taint("k", effect, Some(900))];
+        let found = outcome(&taints, tolerations, failover, &switches());
+        assert_eq!(found, expected, "case {n}");
     }
 }
 
@@ -237,22 +227,17 @@ fn of_several_taints_the_earliest_counts_each_by_its_own_toleration() {
 
 #[test]
 fn a_taint_without_a_time_counts_from_now() {
-    let on = switches();
-    let hard = [taint("k", NO_EXECUTE, None)];
-    let soft = [taint("k", PREFER_NO_EXECUTE, None)];
-    assert_eq!(outcome(&hard, vec![], None, &on), Ok(1_000));
-    assert_eq!(
-        outcome(&hard, vec![exists("k", Some(5))], None, &on),
-        Ok(1_005)
-    );
-    assert_eq!(
-        outcome(&soft, vec![], failover(Some(5), None), &on),
-        Ok(1_005)
-    );
-    assert_eq!(
-        outcome(&soft, vec![], failover(Some(0), None), &on),
-        Ok(1_000)
-    );
+    let asked = |seconds| failover(Some(seconds), None);
+    for (effect, tolerations, failover, expected) in [
+        (NO_EXECUTE, vec![], None, 1_000),
+        (NO_EXECUTE, vec![exists("k", Some(5))], None, 1_005),
+        (PREFER_NO_EXECUTE, vec![], asked(5), 1_005),
+        (PREFER_NO_EXECUTE, vec![], asked(0), 1_000),
+    ] {
+        let taints = [taint("k", effect, None)];
+        let found = outcome(&taints, tolerations, failover, &switches());
+        assert_eq!(found, Ok(expected), "{effect}");
+    }
 }
 
 #[test]
@@ -313,80 +298,41 @@ fn a_fenced_copy_goes_first_unless_it_is_to_stay() {
             "failover": {"cluster": {"purgeMode": mode, "fencing": fencing}},
         }))
         .unwrap();
-        let cause = Cause {
-            taint: taint("k", NO_EXECUTE, None),
-            rule: Rule::Untolerated,
-        };
-        let found = purge_mode(&spec, &switches(), &cause);
+        let found = purge_mode(&spec, &switches(), &cause("k"));
         assert_eq!(found, expected, "{mode} {fenced}");
     }
 }
 
 #[test]
 fn purge_modes_mean_the_same_in_both_spellings() {
-    let direct = Switches {
-        purge_mode: PurgeMode::Directly,
-        ..switches()
-    };
-    for (said, switches, expected) in [
-        (None, switches(), PurgeMode::Gracefully),
-        (None, direct.clone(), PurgeMode::Directly),
-        (failover(None, None), direct.clone(), PurgeMode::Gracefully),
-        (
-            failover(None, Some("Directly")),
-            switches(),
-            PurgeMode::Directly,
-        ),
-        (
-            failover(None, Some("Immediately")),
-            switches(),
-            PurgeMode::Directly,
-        ),
-        (
-            failover(None, Some("Gracefully")),
-            direct.clone(),
-            PurgeMode::Gracefully,
-        ),
-        (
-            failover(None, Some("Graciously")),
-            direct.clone(),
-            PurgeMode::Gracefully,
-        ),
-        (
-            failover(None, Some("Never")),
-            direct.clone(),
-            PurgeMode::Never,
-        ),
-        (
-            failover(None, Some("Sometimes")),
-            direct,
-            PurgeMode::Gracefully,
-        ),
+    use PurgeMode::{Directly, Gracefully, Never};
+    let said = |mode| failover(None, Some(mode));
+    for (said, flag, expected) in [
+        (None, Gracefully, Gracefully),
+        (None, Directly, Directly),
+        (failover(None, None), Directly, Gracefully),
+        (said("Directly"), Gracefully, Directly),
+        (said("Immediately"), Gracefully, Directly),
+        (said("Gracefully"), Directly, Gracefully),
+        (said("Graciously"), Directly, Gracefully),
+        (said("Never"), Directly, Never),
+        (said("Sometimes"), Directly, Gracefully),
     ] {
+        // The command line speaks of failures.
+        let drained = said.as_ref().map_or(Gracefully, |_| expected.clone());
+        let what = format!("{said:?}");
         let spec = ResourceBindingSpec {
-            failover: said.clone(),
+            failover: said,
             ..ResourceBindingSpec::default()
         };
-        let cause = |key| Cause {
-            taint: taint(key, NO_EXECUTE, None),
-            rule: Rule::Untolerated,
+        let switches = Switches {
+            purge_mode: flag,
+            ..switches()
         };
-        assert_eq!(
-            purge_mode(&spec, &switches, &cause("k")),
-            expected,
-            "{said:?}"
-        );
-        // The command line speaks of failures.
-        let drained = if said.is_none() {
-            PurgeMode::Gracefully
-        } else {
-            expected
-        };
-        assert_eq!(
-            purge_mode(&spec, &switches, &cause(DRAIN)),
-            drained,
-            "{said:?}"
-        );
+        for (key, expected) in [("k", expected), (DRAIN, drained)] {
+            let found = purge_mode(&spec, &switches, &cause(key));
+            assert_eq!(found, expected, "{what} {key}");
+        }
     }
 }
 
@@ -443,16 +389,9 @@ fn an_order_to_empty_the_cluster_is_the_cause_beside_other_taints() {
         ),
         (vec![broken()], vec![], "broken", 100),
     ] {
-        let spec = ResourceBindingSpec {
-            failover: failover(Some(10), None),
-            ..ResourceBindingSpec::default()
-        };
         let what = format!("{taints:?} {tolerations:?}");
-        let placement = Placement {
-            cluster_tolerations: tolerations,
-            ..Placement::default()
-        };
-        let judgement = judge(&taints, &spec, Some(&placement), &switches(), at(1_000));
+        let failover = failover(Some(10), None);
+        let judgement = judged(&taints, tolerations, failover, &switches());
         let Judgement::Leave { due: when, cause } = judgement else {
             panic!("it stays: {what}")
         };
