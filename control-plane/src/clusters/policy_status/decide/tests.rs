@@ -46,125 +46,58 @@ fn down() -> Value {
     json!([{ "key": "down", "effect": "NoExecute" }])
 }
 
+/// Returns the spec of a policy that taints clusters in which this condition is not true.
+fn wanted(kind: &str) -> Value {
+    json!({ "matchConditions": when(kind), "taintsToAdd": down() })
+}
+
 #[test]
-#[allow(clippy::too_many_lines)] // a table of cases
 fn a_policy_says_what_it_selects_what_matches_and_what_it_has_tainted() {
-    let none = json!([]);
-    let held = json!({ "taints": [{ "key": "down", "effect": "NoExecute", "heldBy": ["p"] }] });
-    let of_others =
-        json!({ "taints": [{ "key": "down", "effect": "NoExecute", "heldBy": ["other"] }] });
-    let shipped = json!({ "taints": [{ "key": "down", "effect": "NoExecute", "shipped": true }] });
-    let withdrawn = json!({ "taints": [{
-        "key": "down", "effect": "NoExecute", "heldBy": ["p"], "withdrawn": "2026-01-01T00:00:00Z",
-    }] });
-    let proposed = json!({ "matchConditions": when("Ready"), "taintsToAdd": down() });
+    let record = |more: Value| {
+        let mut taint = json!({ "key": "down", "effect": "NoExecute" });
+        json_patch::merge(&mut taint, &more);
+        json!({ "taints": [taint] })
+    };
+    let held = record(json!({ "heldBy": ["p"] }));
+    let of_others = record(json!({ "heldBy": ["other"] }));
+    let shipped = record(json!({ "shipped": true }));
+    let withdrawn = record(json!({ "heldBy": ["p"], "withdrawn": "2026-01-01T00:00:00Z" }));
+    let proposed = wanted("Ready");
     let released = json!({ "addOnConditions": when("Ready"), "taints": down() });
-    let narrow = json!({
-        "targetCluster": { "clusterNames": ["b"] },
-        "matchConditions": when("Ready"), "taintsToAdd": down(),
-    });
+    let mut narrow = wanted("Ready");
+    narrow["targetCluster"] = json!({ "clusterNames": ["b"] });
     let (well, lost) = ("True", "Unknown");
     let nothing = json!({});
-    for (what, spec, ready, taints, record, counts, reason) in [
-        (
-            "well",
-            &proposed,
-            well,
-            &none,
-            &nothing,
-            [2, 0, 0],
-            "NoClusterMatches",
-        ),
-        (
-            "the delay runs",
-            &proposed,
-            lost,
-            &none,
-            &nothing,
-            [2, 1, 0],
-            "Matching",
-        ),
-        (
-            "tainted",
-            &proposed,
-            lost,
-            &down(),
-            &held,
-            [2, 1, 1],
-            "Tainting",
-        ),
-        (
-            "by hand",
-            &proposed,
-            lost,
-            &down(),
-            &nothing,
-            [2, 1, 0],
-            "Matching",
-        ),
-        (
-            "by another",
-            &proposed,
-            well,
-            &down(),
-            &of_others,
-            [2, 0, 0],
-            "NoClusterMatches",
-        ),
-        (
-            "taken off by a person",
-            &proposed,
-            lost,
-            &none,
-            &withdrawn,
-            [2, 1, 0],
-            "Matching",
-        ),
-        (
-            "put back by a person",
-            &proposed,
-            lost,
-            &down(),
-            &withdrawn,
-            [2, 1, 0],
-            "Matching",
-        ),
-        (
-            "released form",
-            &released,
-            lost,
-            &down(),
-            &shipped,
-            [2, 1, 1],
-            "Tainting",
-        ),
-        (
-            "no longer selected, still held",
-            &narrow,
-            lost,
-            &down(),
-            &held,
-            [1, 0, 1],
-            "Tainting",
-        ),
+    for (what, spec, ready, has_it, record, counts) in [
+        ("well", &proposed, well, false, &nothing, [2, 0, 0]),
+        ("delayed", &proposed, lost, false, &nothing, [2, 1, 0]),
+        ("tainted", &proposed, lost, true, &held, [2, 1, 1]),
+        ("by hand", &proposed, lost, true, &nothing, [2, 1, 0]),
+        ("by another", &proposed, well, true, &of_others, [2, 0, 0]),
+        ("taken off", &proposed, lost, false, &withdrawn, [2, 1, 0]),
+        ("put back", &proposed, lost, true, &withdrawn, [2, 1, 0]),
+        ("released form", &released, lost, true, &shipped, [2, 1, 1]),
+        // No longer selected, still held.
+        ("kept", &narrow, lost, true, &held, [1, 0, 1]),
     ] {
+        let none = json!([]);
+        let taints = if has_it { down() } else { none.clone() };
         let clusters = [
-            cluster("a", ready, taints, record),
+            cluster("a", ready, &taints, record),
             cluster("b", well, &none, &nothing),
         ];
         let status = judged(&policy(spec), &clusters);
         let found = [status.selected, status.matching, status.tainted];
         let condition = &status.conditions[0];
-        assert_eq!(
-            (found, condition.reason.as_str()),
-            (counts, reason),
-            "{what}"
-        );
+        let reason = match counts {
+            [_, 0, 0] => "NoClusterMatches",
+            [.., 0] => "Matching",
+            _ => "Tainting",
+        };
+        assert_eq!((found, &*condition.reason), (counts, reason), "{what}");
         assert_eq!(condition.status, "True", "{what}");
-        assert_eq!(
-            (status.observed_generation, condition.observed_generation),
-            (Some(3), Some(3))
-        );
+        let generations = (status.observed_generation, condition.observed_generation);
+        assert_eq!(generations, (Some(3), Some(3)));
     }
 }
 
@@ -176,7 +109,7 @@ fn a_policy_without_effect_says_which_part_of_it_is_wrong() {
     for (what, spec, clusters, reason, part) in [
         (
             "a typo",
-            json!({ "matchConditions": when("Redy"), "taintsToAdd": down() }),
+            wanted("Redy"),
             &clusters[..],
             "UnknownCondition",
             "\"Redy\"",
@@ -190,14 +123,14 @@ fn a_policy_without_effect_says_which_part_of_it_is_wrong() {
         ),
         (
             "no condition reported yet",
-            json!({ "matchConditions": when("Redy"), "taintsToAdd": down() }),
+            wanted("Redy"),
             &young,
             "NoClusterMatches",
             "none of the 1",
         ),
         (
             "a condition of trouble",
-            json!({ "matchConditions": when("UniqueIdentity"), "taintsToAdd": down() }),
+            wanted("UniqueIdentity"),
             &clusters,
             "NoClusterMatches",
             "none of the 1",
@@ -211,7 +144,7 @@ fn a_policy_without_effect_says_which_part_of_it_is_wrong() {
         ),
         (
             "no cluster at all",
-            json!({ "matchConditions": when("Ready"), "taintsToAdd": down() }),
+            wanted("Ready"),
             &[],
             "NoClusterSelected",
             "the fleet has no cluster",
@@ -251,7 +184,7 @@ fn a_policy_without_effect_says_which_part_of_it_is_wrong() {
 fn a_status_that_is_written_is_not_written_again_and_its_times_are_those_of_the_changes() {
     let clusters = [cluster("a", "True", &json!([]), &json!({}))];
     let sights: Vec<Sight<'_>> = clusters.iter().map(Sight::of).collect();
-    let mut policy = policy(&json!({ "matchConditions": when("Redy"), "taintsToAdd": down() }));
+    let mut policy = policy(&wanted("Redy"));
     let first = status(&policy, &sights, FOLLOWED, at(100));
     assert_eq!(first.unknown_conditions[0].since, Some(Time(at(100))));
     policy.status = Some(first.clone());
@@ -305,7 +238,7 @@ fn a_status_is_bounded_whatever_policies_and_clusters_say() {
     for spec in [
         json!({ "matchConditions": conditions, "taintsToAdd": down() }),
         json!({ "matchConditions": when("Ready"), "taintsToAdd": odd }),
-        json!({ "matchConditions": when("Ready"), "taintsToAdd": down() }),
+        wanted("Ready"),
     ] {
         let status = judged(&policy(&spec), &clusters);
         let size = json!(status).to_string().len();

@@ -101,15 +101,7 @@ async fn only_a_policy_that_the_api_does_not_have_is_gone() {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_policy_cannot_mean_is_told_once_for_each_of_its_versions_and_its_taints_are_told() {
-    let ready = json!({
-        "type": "Ready", "status": "False", "reason": "R", "message": "",
-        "lastTransitionTime": "2024-01-01T00:00:00Z",
-    });
-    let cluster = json!({
-        "metadata": {"name": "m1"}, "spec": {"syncMode": "Pull"},
-        "status": {"conditions": [ready]},
-    });
-    let mut stand = Stand::new([("clusters", cluster)]);
+    let mut stand = Stand::new([("clusters", conditioned("False", 0))]);
     start(&stand.fleet, &mut stand.tasks);
     stand.follow().await;
     let policy = |generation: u8, effect: &str, label: &str| {
@@ -166,6 +158,15 @@ async fn tainting(seconds: u8) -> Stand {
     stand
 }
 
+/// Shows the cluster with a condition and taints, and with the record that it has.
+fn report(stand: &Stand, status: &str, minute: u8, taints: &[Taint]) {
+    let mut cluster = conditioned(status, minute);
+    let held = stand.fleet.clusters.get(None, "m1").unwrap();
+    cluster["metadata"]["annotations"] = json!(held.annotations());
+    cluster["spec"]["taints"] = json!(taints);
+    stand.api.put("clusters", cluster);
+}
+
 /// Returns the taints that the API has.
 async fn taints(stand: &Stand) -> Vec<Taint> {
     let api = Api::<Cluster>::all(stand.fleet.client.clone());
@@ -178,18 +179,11 @@ async fn a_change_that_was_seen_breaks_no_window_and_taints_go_with_the_conditio
     pass(20).await;
     assert_eq!(taints(&stand).await, []);
     // From False to Unknown, under the eyes of this process.
-    let mut cluster = conditioned("Unknown", 1);
-    let held = stand.fleet.clusters.get(None, "m1").unwrap();
-    cluster["metadata"]["annotations"] = json!(held.annotations());
-    stand.api.put("clusters", cluster);
+    report(&stand, "Unknown", 1, &[]);
     pass(15).await;
     let found = taints(&stand).await;
     assert_eq!(found.len(), 1, "not ready for 35 s: {found:?}");
-    let mut cluster = conditioned("True", 2);
-    let held = stand.fleet.clusters.get(None, "m1").unwrap();
-    cluster["metadata"]["annotations"] = json!(held.annotations());
-    cluster["spec"]["taints"] = json!(found);
-    stand.api.put("clusters", cluster);
+    report(&stand, "True", 2, &found);
     pass(25).await;
     assert_eq!(taints(&stand).await, found);
     pass(10).await;
@@ -202,10 +196,7 @@ async fn that_somebody_took_off_a_taint_of_a_policy_is_told_once() {
     pass(60).await;
     assert_eq!(taints(&stand).await.len(), 1);
     // A person, or a tool that keeps the Cluster as a repository has it.
-    let mut cluster = conditioned("False", 0);
-    let held = stand.fleet.clusters.get(None, "m1").unwrap();
-    cluster["metadata"]["annotations"] = json!(held.annotations());
-    stand.api.put("clusters", cluster);
+    report(&stand, "False", 0, &[]);
     pass(600).await;
     assert_eq!(taints(&stand).await, []);
     let told = stand.api.told().await;
@@ -215,12 +206,12 @@ async fn that_somebody_took_off_a_taint_of_a_policy_is_told_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_taint_that_cannot_be_written_is_told_of_the_cluster_and_tried_again() {
-    for (code, reason, name, expected) in [
-        (403, "Forbidden", "m1", "TaintClusterFailed"),
+    for (code, reason, name) in [
+        (403, "Forbidden", "m1"),
         // Nothing says that it is the taint which the API does not take.
-        (422, "Invalid", "m1", "TaintClusterFailed"),
+        (422, "Invalid", "m1"),
         // The API does not serve clusters now.
-        (404, "NotFound", "", "TaintClusterFailed"),
+        (404, "NotFound", ""),
     ] {
         let stand = tainting(30).await;
         let refused = refusal(code, reason, name);
@@ -229,7 +220,7 @@ async fn a_taint_that_cannot_be_written_is_told_of_the_cluster_and_tried_again()
         pass(60).await;
         let told = stand.api.told().await;
         assert!(!told.is_empty(), "{code}");
-        let expected = ("m1".to_owned(), expected.to_owned());
+        let expected = ("m1".to_owned(), "TaintClusterFailed".to_owned());
         assert!(told.iter().all(|it| *it == expected), "{code} {told:?}");
         stand.api.answer_truly();
         pass(600).await;

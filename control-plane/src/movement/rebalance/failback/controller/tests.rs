@@ -1,13 +1,11 @@
 use jiff::SignedDuration;
 use muster_shared::api::any_binding::AnyBinding;
-use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::clock::calendar;
 use muster_shared::names::annotation::HOMES;
 use serde_json::Value;
 
 use super::*;
 use crate::fleet::testing::{Stand, binding, claimed, cluster, key, pass, policy};
-use crate::scheduler::core::Decision;
 use crate::settings::Settings;
 
 #[test]
@@ -47,102 +45,44 @@ fn a_process_trusts_what_it_reads_of_clusters_after_two_graces() {
 
 #[test]
 fn nothing_returns_while_something_else_is_under_way() {
-    let task = |more: Value| {
-        let mut task = json!({ "fromCluster": "m1", "reason": "r", "producer": "p" });
-        let fields = more.as_object().unwrap().clone();
-        task.as_object_mut().unwrap().extend(fields);
-        json!({ "gracefulEvictionTasks": [task] })
+    let task = |suppresses: Option<bool>| {
+        json!({"spec": {"gracefulEvictionTasks": [{
+            "fromCluster": "m1", "reason": "r", "producer": "p", "suppressDeletion": suppresses,
+        }]}})
     };
-    let asked = json!({ "rescheduleTriggeredAt": "2026-01-01T00:00:10Z" });
-    let scheduled = json!({ "lastScheduledTime": "2026-01-01T00:00:09Z" });
-    let deleted = json!({ "name": "a", "deletionTimestamp": "2026-01-01T00:00:00Z" });
-    let none = json!({});
-    for (what, metadata, spec, status, expected) in [
-        ("nothing", &none, none.clone(), &none, true),
-        ("deletion", &deleted, none.clone(), &none, false),
-        ("a request", &none, asked.clone(), &scheduled, false),
-        (
-            "a request that could not be met",
-            &none,
-            asked.clone(),
-            &json!({
-                "lastScheduledTime": "2026-01-01T00:00:09Z",
-                "conditions": [{
-                    "type": "Scheduled", "status": "False", "reason": "Unschedulable",
-                    "message": "", "lastTransitionTime": "2026-01-01T00:00:10Z",
-                }],
-            }),
-            true,
-        ),
-        (
-            "a request that was answered",
-            &none,
-            asked.clone(),
-            &json!({ "lastScheduledTime": "2026-01-01T00:00:11Z" }),
-            true,
-        ),
-        ("an eviction", &none, task(json!({})), &none, false),
-        (
-            "an eviction that deletes",
-            &none,
-            task(json!({ "suppressDeletion": false })),
-            &none,
-            false,
-        ),
-        (
-            "a copy that is kept for ever",
-            &none,
-            task(json!({ "suppressDeletion": true })),
-            &none,
-            true,
-        ),
-        (
-            "a suspension",
-            &none,
-            json!({ "suspension": { "scheduling": true } }),
-            &none,
-            false,
-        ),
+    let asked = |scheduled: u8, conditions: Value| {
+        json!({
+            "spec": {"rescheduleTriggeredAt": "2026-01-01T00:00:10Z"},
+            "status": {
+                "lastScheduledTime": format!("2026-01-01T00:00:{scheduled:02}Z"),
+                "conditions": conditions,
+            },
+        })
+    };
+    let deleted = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
+    let unmet = json!([{
+        "type": "Scheduled", "status": "False", "reason": "Unschedulable",
+        "message": "", "lastTransitionTime": "2026-01-01T00:00:10Z",
+    }]);
+    let suspended = json!({"spec": {"suspension": {"scheduling": true}}});
+    for (what, more, expected) in [
+        ("nothing", json!({}), true),
+        ("deletion", deleted, false),
+        ("a request", asked(9, json!([])), false),
+        ("a request that could not be met", asked(9, unmet), true),
+        ("a request that was answered", asked(11, json!([])), true),
+        ("an eviction", task(None), false),
+        ("an eviction that deletes", task(Some(false)), false),
+        ("a copy that is kept for ever", task(Some(true)), true),
+        ("a suspension", suspended, false),
     ] {
-        let mut spec = spec;
-        spec["resource"] = json!({ "apiVersion": "v1", "kind": "ConfigMap", "name": "a" });
-        let binding = json!({ "metadata": metadata, "spec": spec, "status": status });
+        let mut binding = json!({
+            "metadata": {"name": "a"},
+            "spec": {"resource": {"apiVersion": "v1", "kind": "ConfigMap", "name": "a"}},
+        });
+        json_patch::merge(&mut binding, &more);
         let binding: AnyBinding = serde_json::from_value(binding).unwrap();
         assert_eq!(is_settled(&binding), expected, "{what}");
-    }
-}
-
-#[test]
-fn a_placement_brings_a_workload_home_if_it_has_more_there_than_before() {
-    let since = Timestamp::UNIX_EPOCH;
-    let due = BTreeMap::from(["m1", "m2", "m3", "m4"].map(|it| (it.to_owned(), since)));
-    let targets = |list: &[(&str, i32)]| -> Vec<_> {
-        let list = list
-            .iter()
-            .map(|(name, replicas)| json!({ "name": name, "replicas": replicas }));
-        serde_json::from_value(list.collect()).unwrap()
-    };
-    let spec = ResourceBindingSpec {
-        clusters: targets(&[("m1", 1), ("m2", 2), ("m3", 2), ("away", 1)]),
-        ..ResourceBindingSpec::default()
-    };
-    for (after, expected) in [
-        (&[][..], &[][..]),
-        (&[("m1", 1), ("m2", 2), ("away", 1)], &[]),
-        (&[("m1", 2), ("m2", 1), ("away", 9)], &["m1"]),
-        (&[("m4", 0)], &["m4"]),
-        (&[("m4", 5), ("m3", 3), ("m2", 2)], &["m3", "m4"]),
-    ] {
-        let decision = Decision {
-            clusters: targets(after),
-            ..Decision::default()
-        };
-        let expected = match expected {
-            [] => Course::Stays,
-            names => Course::Returns(names.to_vec()),
-        };
-        let found = course(&spec, Some(&decision), &due, &[]);
-        assert_eq!(found, expected, "{after:?}");
     }
 }
 

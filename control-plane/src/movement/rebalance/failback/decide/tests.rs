@@ -1,4 +1,5 @@
 use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::api::binding::TargetCluster;
 
 use super::*;
 
@@ -43,14 +44,19 @@ fn rule(window: &str) -> Rule {
     }
 }
 
-/// Returns the verdict about a workload that left at 50 and runs elsewhere.
-fn verdict(cluster: &Cluster, window: &str, now: Timestamp) -> Verdict {
-    let home = Home {
+/// Returns what a workload left at this time, which is read and in the fleet.
+fn home(left: i64, cluster: &Cluster) -> Home<'_> {
+    Home {
         name: "home",
-        left: at(50),
+        left: at(left),
         cluster: Some(cluster),
         is_gone: false,
-    };
+    }
+}
+
+/// Returns the verdict about a workload that left at 50 and runs elsewhere.
+fn verdict(cluster: &Cluster, window: &str, now: Timestamp) -> Verdict {
+    let home = home(50, cluster);
     is_due(&spec("away", None), &rule(window), &home, now)
 }
 
@@ -74,13 +80,7 @@ fn a_workload_returns_when_its_cluster_has_been_healthy_for_long_enough() {
     let ahead = verdict(&back(90_000), "", at(700));
     let due = Verdict::Due { since: at(100) };
     assert_eq!(ahead, due, "its clock is a day ahead");
-    let later = Home {
-        name: "home",
-        left: at(300),
-        cluster: Some(&well),
-        is_gone: false,
-    };
-    let found = is_due(&spec("away", None), &rule(""), &later, at(700));
+    let found = is_due(&spec("away", None), &rule(""), &home(300, &well), at(700));
     assert_eq!(found, waits(at(300)), "it left a cluster that was ready");
 }
 
@@ -88,12 +88,7 @@ fn a_workload_returns_when_its_cluster_has_been_healthy_for_long_enough() {
 fn a_workload_that_has_been_away_for_a_month_longer_than_was_asked_stays_where_it_is() {
     const DAY: i64 = 24 * 60 * 60;
     let well = cluster(|_| {});
-    let home = Home {
-        name: "home",
-        left: at(100),
-        cluster: Some(&well),
-        is_gone: false,
-    };
+    let home = home(100, &well);
     let returns = Verdict::Due { since: at(100) };
     for (after, away, expected) in [
         (600, 30 * DAY, &returns),
@@ -184,38 +179,23 @@ fn a_workload_that_was_placed_anew_at_home_has_returned() {
     let well = cluster(|_| {});
     let due = Verdict::Due { since: at(100) };
     for (what, on, asked, is_gone, expected) in [
-        (
-            "at home by request",
-            "home",
-            Some(at(60)),
-            false,
-            Verdict::Over,
-        ),
-        (
-            "by a request before it left",
-            "home",
-            Some(at(40)),
-            false,
-            due.clone(),
-        ),
-        ("a part came home", "home", None, false, due.clone()),
-        ("elsewhere by request", "away", Some(at(60)), false, due),
-        ("home has left", "away", None, true, Verdict::Over),
+        ("by request", "home", Some(60), false, &Verdict::Over),
+        ("asked before it left", "home", Some(40), false, &due),
+        ("a part came home", "home", None, false, &due),
+        ("elsewhere by request", "away", Some(60), false, &due),
+        ("home has left", "away", None, true, &Verdict::Over),
     ] {
         let home = Home {
-            name: "home",
-            left: at(50),
             cluster: (!is_gone).then_some(&well),
             is_gone,
+            ..home(50, &well)
         };
-        let found = is_due(&spec(on, asked), &rule(""), &home, at(700));
-        assert_eq!(found, expected, "{what}");
+        let found = is_due(&spec(on, asked.map(at)), &rule(""), &home, at(700));
+        assert_eq!(found, *expected, "{what}");
     }
     let unread = Home {
-        name: "home",
-        left: at(50),
         cluster: None,
-        is_gone: false,
+        ..home(50, &well)
     };
     let found = is_due(&spec("away", None), &rule(""), &unread, at(700));
     assert!(matches!(found, Verdict::NotBefore(None, _)), "{found:?}");
@@ -314,74 +294,71 @@ fn homes_are_read_from_the_annotations_of_a_binding() {
     assert_eq!(homes(&binding), BTreeMap::from([("m1".to_owned(), at(7))]));
 }
 
+fn targets(list: &[(&str, i32)]) -> Vec<TargetCluster> {
+    let target = |(name, replicas): &(&str, i32)| json!({"name": name, "replicas": replicas});
+    serde_json::from_value(list.iter().map(target).collect()).unwrap()
+}
+
+/// Returns the course of a workload that is due in `homes`, by where it is and where it would be.
+fn taken<'a>(
+    before: &[(&str, i32)],
+    after: Option<&[(&str, i32)]>,
+    homes: &'a BTreeMap<String, Timestamp>,
+    waits: &[&str],
+) -> Course<'a> {
+    let spec = ResourceBindingSpec {
+        clusters: targets(before),
+        ..spec("away", None)
+    };
+    let after = after.map(|it| Decision {
+        clusters: targets(it),
+        affinity_name: None,
+    });
+    let waits: Vec<String> = waits.iter().map(|it| (*it).to_owned()).collect();
+    course(&spec, after.as_ref(), homes, &waits)
+}
+
+#[test]
+fn a_placement_brings_a_workload_home_if_it_has_more_there_than_before() {
+    let due = BTreeMap::from(["m1", "m2", "m3", "m4"].map(|it| (it.to_owned(), at(100))));
+    let before = [("m1", 1), ("m2", 2), ("m3", 2), ("away", 1)];
+    for (after, expected) in [
+        (&[][..], &[][..]),
+        (&[("m1", 1), ("m2", 2), ("away", 1)], &[]),
+        (&[("m1", 2), ("m2", 1), ("away", 9)], &["m1"]),
+        (&[("m4", 0)], &["m4"]),
+        (&[("m4", 5), ("m3", 3), ("m2", 2)], &["m3", "m4"]),
+    ] {
+        let expected = match expected {
+            [] => Course::Stays,
+            names => Course::Returns(names.to_vec()),
+        };
+        let found = taken(&before, Some(after), &due, &[]);
+        assert_eq!(found, expected, "{after:?}");
+    }
+}
+
 #[test]
 fn a_return_brings_nothing_to_a_home_that_still_waits_and_ends_once_nothing_would_change() {
-    let placed = |clusters: &[(&str, i32)]| -> ResourceBindingSpec {
-        let clusters: Vec<_> = clusters
-            .iter()
-            .map(|(name, replicas)| json!({"name": name, "replicas": replicas}))
-            .collect();
-        let mut spec = spec("away", None);
-        spec.clusters = serde_json::from_value(json!(clusters)).unwrap();
-        spec
-    };
+    let away = &[("away", 4)][..];
+    let (to_a, to_both) = (&[("a", 4)][..], &[("a", 2), ("b", 2)][..]);
+    let partly = &[("a", 2), ("c", 2)][..];
     let returns = || Course::Returns(vec!["a"]);
     let is_home = || Course::IsHome(vec!["a".to_owned()]);
+    let due = BTreeMap::from([("a".to_owned(), at(100))]);
     for (what, before, after, waits, expected) in [
-        (
-            "home",
-            &[("away", 4)][..],
-            Some(&[("a", 4)][..]),
-            &["b"][..],
-            returns(),
-        ),
-        (
-            "home and elsewhere",
-            &[("away", 4)],
-            Some(&[("a", 2), ("c", 2)]),
-            &["b"],
-            returns(),
-        ),
-        (
-            "to both",
-            &[("away", 4)],
-            Some(&[("a", 2), ("b", 2)]),
-            &[],
-            returns(),
-        ),
+        ("home", away, Some(to_a), &["b"][..], returns()),
+        ("home and elsewhere", away, Some(partly), &["b"], returns()),
+        ("to both", away, Some(to_both), &[], returns()),
         // A cluster that has just come back gets nothing by the way.
-        (
-            "to one that waits",
-            &[("away", 4)],
-            Some(&[("a", 2), ("b", 2)]),
-            &["b"],
-            Course::Stays,
-        ),
-        (
-            "less of one that waits",
-            &[("b", 4)],
-            Some(&[("a", 2), ("b", 2)]),
-            &["b"],
-            returns(),
-        ),
-        (
-            "elsewhere",
-            &[("away", 4)],
-            Some(&[("c", 4)]),
-            &[],
-            Course::Stays,
-        ),
+        ("one waits", away, Some(to_both), &["b"], Course::Stays),
+        ("less there", &[("b", 4)], Some(to_both), &["b"], returns()),
+        ("elsewhere", away, Some(&[("c", 4)]), &[], Course::Stays),
         // Otherwise it would be placed in thought every minute, for ever.
-        ("at home already", &[("a", 4)], None, &["b"], is_home()),
-        ("away for good", &[("away", 4)], None, &[], Course::Stays),
+        ("at home already", to_a, None, &["b"], is_home()),
+        ("away for good", away, None, &[], Course::Stays),
     ] {
-        let after = after.map(|it| Decision {
-            clusters: placed(it).clusters,
-            affinity_name: None,
-        });
-        let due = BTreeMap::from([("a".to_owned(), at(100))]);
-        let waits: Vec<String> = waits.iter().map(|it| (*it).to_owned()).collect();
-        let found = course(&placed(before), after.as_ref(), &due, &waits);
+        let found = taken(before, after, &due, waits);
         assert_eq!(found, expected, "{what}");
     }
 }
