@@ -10,6 +10,8 @@ use crate::settings::Settings;
 
 const HOST: &str = "shop.example.com";
 
+const BOTH: [(&str, &str); 2] = [("m1", "Healthy"), ("m2", "Healthy")];
+
 /// Returns the Service `shop/<name>` that asks for a host name, with more annotations.
 fn service(name: &str, more: &Value) -> Value {
     let mut service = json!({
@@ -101,6 +103,33 @@ fn reason(stand: &Stand, name: &str) -> Option<String> {
     told.map(|it| it.reason.clone())
 }
 
+/// Returns where the name of `web` leads.
+fn leads(stand: &Stand) -> Vec<String> {
+    targets(stand, "web-service")
+}
+
+/// Returns what the condition of the binding of `web` says.
+fn said(stand: &Stand) -> String {
+    reason(stand, "web-service").unwrap()
+}
+
+/// Lets a Service ask for no host name any more.
+fn give_up(stand: &Stand, name: &str) {
+    let mut plain = service(name, &Value::Null);
+    plain["metadata"]["annotations"] = json!({});
+    stand.api.put("services", plain);
+}
+
+/// Returns a healthy Service that follows a workload, and the bindings of both.
+fn following(workload: Value) -> [(&'static str, Value); 3] {
+    let follows = json!({ FOLLOWS: "apps/v1/Deployment/shop" });
+    [
+        ("services", service("web", &follows)),
+        ("resourcebindings", service_in(&BOTH)),
+        ("resourcebindings", workload),
+    ]
+}
+
 fn put_cluster(stand: &Stand, name: &str, ready: &str) {
     let mut cluster = cluster(name);
     cluster["status"]["conditions"][0]["status"] = json!(ready);
@@ -110,10 +139,9 @@ fn put_cluster(stand: &Stand, name: &str, ready: &str) {
 #[tokio::test(start_paused = true)]
 async fn a_host_name_follows_a_failover_and_comes_back_when_the_cluster_has_been_well_for_a_while()
 {
-    let both = [("m1", "Healthy"), ("m2", "Healthy")];
-    let stand = started(with(web(&both))).await;
-    assert_eq!(targets(&stand, "web-service"), ["192.0.2.1", "192.0.2.2"]);
-    assert_eq!(reason(&stand, "web-service").as_deref(), Some("Published"));
+    let stand = started(with(web(&BOTH))).await;
+    assert_eq!(leads(&stand), ["192.0.2.1", "192.0.2.2"]);
+    assert_eq!(said(&stand), "Published");
     let object = stand
         .api
         .object("dnsendpoints", "shop", "web-service")
@@ -122,11 +150,7 @@ async fn a_host_name_follows_a_failover_and_comes_back_when_the_cluster_has_been
     stand.api.forget();
     put_cluster(&stand, "m1", "Unknown");
     pass(1).await;
-    assert_eq!(
-        targets(&stand, "web-service"),
-        ["192.0.2.2"],
-        "it is out at once"
-    );
+    assert_eq!(leads(&stand), ["192.0.2.2"], "it is out at once");
     let events = stand.api.events().await;
     let moved = "shop.example.com leads to m2 (192.0.2.2) now; it led to m1 (192.0.2.1), m2 (192.0.2.2) before: m1 has Ready=Unknown.";
     assert!(
@@ -137,9 +161,9 @@ async fn a_host_name_follows_a_failover_and_comes_back_when_the_cluster_has_been
     );
     put_cluster(&stand, "m1", "True");
     pass(25).await;
-    assert_eq!(targets(&stand, "web-service"), ["192.0.2.2"], "not yet");
+    assert_eq!(leads(&stand), ["192.0.2.2"], "not yet");
     pass(10).await;
-    assert_eq!(targets(&stand, "web-service"), ["192.0.2.1", "192.0.2.2"]);
+    assert_eq!(leads(&stand), ["192.0.2.1", "192.0.2.2"]);
     stand.api.forget();
     pass(3600).await;
     assert_eq!(stand.api.writes(), [], "at rest nothing is written");
@@ -148,11 +172,11 @@ async fn a_host_name_follows_a_failover_and_comes_back_when_the_cluster_has_been
 #[tokio::test(start_paused = true)]
 async fn a_name_keeps_its_last_address_while_nothing_serves_and_that_is_told_once() {
     let stand = started(with(web(&[("m1", "Healthy")]))).await;
-    assert_eq!(targets(&stand, "web-service"), ["192.0.2.1"]);
+    assert_eq!(leads(&stand), ["192.0.2.1"]);
     put_cluster(&stand, "m1", "Unknown");
     pass(60).await;
-    assert_eq!(targets(&stand, "web-service"), ["192.0.2.1"]);
-    assert_eq!(reason(&stand, "web-service").as_deref(), Some("LastKnown"));
+    assert_eq!(leads(&stand), ["192.0.2.1"]);
+    assert_eq!(said(&stand), "LastKnown");
     let told = stand.api.told().await;
     let told = told.iter().filter(|it| it.1 == "HostnameNotFollowed");
     assert_eq!(told.count(), 2, "on the binding, and on the template");
@@ -163,44 +187,23 @@ async fn nothing_is_published_before_a_copy_serves() {
     let reports = [("m1", "Unknown"), ("m2", "Unhealthy")];
     let stand = started(with(web(&reports))).await;
     assert_eq!(stand.api.all("dnsendpoints"), [Value::Null; 0]);
-    assert_eq!(
-        reason(&stand, "web-service").as_deref(),
-        Some("NothingServes")
-    );
+    assert_eq!(said(&stand), "NothingServes");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_name_leads_where_the_workload_is_that_it_follows() {
-    let follows = json!({ FOLLOWS: "apps/v1/Deployment/shop" });
-    let both = [("m1", "Healthy"), ("m2", "Healthy")];
-    let workload = |health: &str, clusters: Value| {
-        let mut workload = bound(
-            "apps/v1",
-            "Deployment",
-            "shop",
-            &[("m1", "Healthy"), ("m2", health)],
-        );
-        workload["spec"]["clusters"] = clusters;
+    let workload = |health: &str| {
+        let reports = [("m1", "Healthy"), ("m2", health)];
+        let mut workload = bound("apps/v1", "Deployment", "shop", &reports);
+        workload["spec"]["clusters"] = json!([{"name": "m2"}]);
         workload["spec"]["gracefulEvictionTasks"] = json!([{"fromCluster": "m1"}]);
         workload
     };
-    let there = json!([{"name": "m2"}]);
-    let objects = [
-        ("services", service("web", &follows)),
-        ("resourcebindings", service_in(&both)),
-        ("resourcebindings", workload("Unknown", there.clone())),
-    ];
-    let stand = started(with(objects)).await;
-    assert_eq!(
-        targets(&stand, "web-service"),
-        ["192.0.2.1"],
-        "the old copy is all there is"
-    );
-    stand
-        .api
-        .put("resourcebindings", workload("Healthy", there));
+    let stand = started(with(following(workload("Unknown")))).await;
+    assert_eq!(leads(&stand), ["192.0.2.1"], "the old copy is all there is");
+    stand.api.put("resourcebindings", workload("Healthy"));
     pass(1).await;
-    assert_eq!(targets(&stand, "web-service"), ["192.0.2.2"]);
+    assert_eq!(leads(&stand), ["192.0.2.2"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -214,14 +217,10 @@ async fn an_object_that_somebody_else_wrote_is_never_changed() {
         let stand = started(with(objects.chain([("dnsendpoints", theirs)]))).await;
         assert_eq!(targets(&stand, name), ["198.51.100.1"]);
         assert_eq!(stand.api.all("dnsendpoints").len(), 1);
-        assert_eq!(reason(&stand, "web-service").as_deref(), Some("Conflict"));
+        assert_eq!(said(&stand), "Conflict");
         stand.api.delete("dnsendpoints", "shop", name);
         pass(1).await;
-        assert_eq!(
-            targets(&stand, "web-service"),
-            ["192.0.2.1"],
-            "once it is gone: {name}"
-        );
+        assert_eq!(leads(&stand), ["192.0.2.1"], "once it is gone: {name}");
     }
 }
 
@@ -244,10 +243,8 @@ async fn of_two_templates_that_ask_for_one_host_name_one_gets_it() {
 #[tokio::test(start_paused = true)]
 async fn what_was_written_goes_when_no_host_name_is_asked_for_any_more() {
     let stand = started(with(web(&[("m1", "Healthy")]))).await;
-    assert_eq!(targets(&stand, "web-service"), ["192.0.2.1"]);
-    let mut plain = service("web", &Value::Null);
-    plain["metadata"]["annotations"] = json!({});
-    stand.api.put("services", plain);
+    assert_eq!(leads(&stand), ["192.0.2.1"]);
+    give_up(&stand, "web");
     pass(1).await;
     assert_eq!(stand.api.all("dnsendpoints"), [Value::Null; 0]);
     assert_eq!(reason(&stand, "web-service"), None);
@@ -259,11 +256,9 @@ async fn what_was_written_counts_as_gone_only_if_the_api_says_so_of_it() {
     let unserved = refusal(404, "NotFound", "");
     let path = "/dnsendpoints/web-service";
     stand.api.answer(Method::DELETE, path, 404, unserved);
-    let mut plain = service("web", &Value::Null);
-    plain["metadata"]["annotations"] = json!({});
-    stand.api.put("services", plain);
+    give_up(&stand, "web");
     pass(1).await;
-    assert_eq!(targets(&stand, "web-service"), ["192.0.2.1"]);
+    assert_eq!(leads(&stand), ["192.0.2.1"]);
     stand.api.answer_truly();
     stand.api.serve("/api/v1", "v1", "services", "Service");
     pass(120).await;
@@ -277,8 +272,8 @@ async fn what_cannot_be_understood_is_told_and_what_is_published_stays() {
         .api
         .put("services", service("web", &json!({ HOSTNAME: "Shop" })));
     pass(1).await;
-    assert_eq!(targets(&stand, "web-service"), ["192.0.2.1"]);
-    assert_eq!(reason(&stand, "web-service").as_deref(), Some("Invalid"));
+    assert_eq!(leads(&stand), ["192.0.2.1"]);
+    assert_eq!(said(&stand), "Invalid");
 }
 
 #[tokio::test(start_paused = true)]
@@ -290,11 +285,11 @@ async fn an_api_without_the_kind_is_told_and_looked_at_again() {
         .answer(Method::GET, "/dnsendpoints", 404, unserved);
     let stand = started(stand).await;
     pass(60).await;
-    assert_eq!(reason(&stand, "web-service").as_deref(), Some("NotServed"));
+    assert_eq!(said(&stand), "NotServed");
     stand.api.answer_truly();
     stand.api.serve("/api/v1", "v1", "services", "Service");
     pass(120).await;
-    assert_eq!(targets(&stand, "web-service"), ["192.0.2.1"]);
+    assert_eq!(leads(&stand), ["192.0.2.1"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -305,7 +300,7 @@ async fn an_object_that_the_api_refuses_is_told() {
         .api
         .answer(Method::POST, "/dnsendpoints", 403, forbidden);
     let stand = started(stand).await;
-    assert_eq!(reason(&stand, "web-service").as_deref(), Some("Refused"));
+    assert_eq!(said(&stand), "Refused");
 }
 
 #[tokio::test(start_paused = true)]
@@ -321,67 +316,49 @@ async fn a_name_goes_when_no_policy_propagates_its_template_any_more() {
             ("resourcebindings", service_in(&[("m1", "Healthy")])),
         ];
         let stand = started(with(objects)).await;
-        assert_eq!(targets(&stand, "web-service"), ["192.0.2.1"]);
+        assert_eq!(leads(&stand), ["192.0.2.1"]);
         stand.api.delete("resourcebindings", "shop", "web-service");
         pass(3600).await;
-        let left = targets(&stand, "web-service").len();
+        let left = leads(&stand).len();
         assert_eq!(left, usize::from(is_claimed), "claimed: {is_claimed}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_cluster_with_no_replica_of_the_workload_gets_no_users() {
-    let follows = json!({ FOLLOWS: "apps/v1/Deployment/shop" });
-    let both = [("m1", "Healthy"), ("m2", "Healthy")];
-    let mut workload = bound("apps/v1", "Deployment", "shop", &both);
+    let mut workload = bound("apps/v1", "Deployment", "shop", &BOTH);
     workload["spec"]["replicas"] = json!(4);
     workload["spec"]["clusters"] =
         json!([{"name": "m1", "replicas": 0}, {"name": "m2", "replicas": 4}]);
-    let objects = [
-        ("services", service("web", &follows)),
-        ("resourcebindings", service_in(&both)),
-        ("resourcebindings", workload),
-    ];
-    let stand = started(with(objects)).await;
-    assert_eq!(targets(&stand, "web-service"), ["192.0.2.2"]);
+    let stand = started(with(following(workload))).await;
+    assert_eq!(leads(&stand), ["192.0.2.2"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_name_that_is_given_up_goes_to_who_asks_for_it() {
     // The first one asks, and serves nowhere; the other is healthy.
+    let silent = bound("v1", "Service", "db", &[("m1", "Unknown")]);
     let objects = [
         ("services", service("db", &Value::Null)),
-        (
-            "resourcebindings",
-            bound("v1", "Service", "db", &[("m1", "Unknown")]),
-        ),
+        ("resourcebindings", silent),
     ];
     let stand = started(with(objects)).await;
-    assert_eq!(
-        reason(&stand, "db-service").as_deref(),
-        Some("NothingServes")
-    );
+    let first = || reason(&stand, "db-service");
+    assert_eq!(first().as_deref(), Some("NothingServes"));
     for (plural, object) in web(&[("m1", "Healthy")]) {
         stand.api.put(plural, object);
     }
     pass(5).await;
-    assert_eq!(reason(&stand, "web-service").as_deref(), Some("Conflict"));
-    let mut plain = service("db", &Value::Null);
-    plain["metadata"]["annotations"] = json!({});
-    stand.api.put("services", plain);
+    assert_eq!(said(&stand), "Conflict");
+    give_up(&stand, "db");
     pass(3600).await;
-    assert_eq!(reason(&stand, "db-service"), None);
-    assert_eq!(
-        targets(&stand, "web-service"),
-        ["192.0.2.1"],
-        "{:?}",
-        reason(&stand, "web-service")
-    );
+    assert_eq!(first(), None);
+    assert_eq!(leads(&stand), ["192.0.2.1"], "{}", said(&stand));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_name_does_not_lead_to_itself() {
-    let mut bound = service_in(&[("m1", "Healthy"), ("m2", "Healthy")]);
+    let mut bound = service_in(&BOTH);
     let ingress = json!([{"hostname": HOST}]);
     bound["status"]["aggregatedStatus"][0]["status"]["loadBalancer"]["ingress"] = ingress;
     bound["status"]["aggregatedStatus"][1]["status"]["loadBalancer"]["ingress"] =
@@ -391,5 +368,5 @@ async fn a_name_does_not_lead_to_itself() {
         ("resourcebindings", bound),
     ];
     let stand = started(with(objects)).await;
-    assert_eq!(targets(&stand, "web-service"), ["lb2.example.net"]);
+    assert_eq!(leads(&stand), ["lb2.example.net"]);
 }
