@@ -11,6 +11,11 @@ fn cluster(name: &str, taints: &Value) -> Arc<Cluster> {
     standing(name, taints, "True")
 }
 
+/// Returns a cluster that workloads have to leave.
+fn tainted(name: &str) -> Arc<Cluster> {
+    cluster(name, &json!([{"key": "down", "effect": "NoExecute"}]))
+}
+
 fn standing(name: &str, taints: &Value, ready: &str) -> Arc<Cluster> {
     let mut cluster = testing::cluster(name);
     cluster["spec"]["taints"] = taints.clone();
@@ -19,13 +24,17 @@ fn standing(name: &str, taints: &Value, ready: &str) -> Arc<Cluster> {
 }
 
 fn fleet(failed: &[&str], healthy: &[&str]) -> Snapshot {
-    let taints = json!([{"key": "down", "effect": "NoExecute"}]);
-    let failed = failed.iter().map(|name| cluster(name, &taints));
+    let failed = failed.iter().map(|name| tainted(name));
     Snapshot::new(
         failed
             .chain(healthy.iter().map(|name| cluster(name, &json!([]))))
             .collect::<Vec<_>>(),
     )
+}
+
+/// Returns a fleet of which member1 has failed, and member2 is left.
+fn one_of_two() -> Snapshot {
+    fleet(&["member1"], &["member2"])
 }
 
 fn spec(replicas: i32, clusters: &Value, placement: &Value) -> ResourceBindingSpec {
@@ -54,6 +63,13 @@ fn divided() -> ResourceBindingSpec {
             },
         }),
     )
+}
+
+/// Returns that workload where it is in member1 alone.
+fn alone() -> ResourceBindingSpec {
+    let mut spec = divided();
+    spec.clusters.truncate(1);
+    spec
 }
 
 /// Returns the duplicated workload of Karmada's failover overview: it is in two of four clusters.
@@ -122,6 +138,10 @@ fn try_with(
     plan(&departure, snapshot, options, at(50))
 }
 
+fn planned(departure: &Departure<'_>, snapshot: &Snapshot) -> Result<Plan, Nowhere> {
+    plan(departure, snapshot, &Options::default(), at(50))
+}
+
 fn gracefully<'a>(spec: &'a ResourceBindingSpec, from: &'a str) -> Leave<'a> {
     Leave {
         spec,
@@ -137,6 +157,12 @@ fn in_mode(spec: &ResourceBindingSpec, mode: PurgeMode) -> Leave<'_> {
         mode,
         ..gracefully(spec, "member1")
     }
+}
+
+/// Returns the eviction tasks that a plan writes.
+fn tasks(plan: &Plan) -> &[Value] {
+    let tasks = plan.patch["spec"]["gracefulEvictionTasks"].as_array();
+    tasks.map(Vec::as_slice).unwrap_or_default()
 }
 
 fn names(clusters: &[TargetCluster]) -> Vec<(&str, i32)> {
@@ -253,7 +279,7 @@ fn a_failing_application_leaves_only_where_another_cluster_takes_it_over() {
             ..departure(&spec, "member2")
         };
         let clusters = fleet(&[], &four);
-        let found = plan(&departure, &clusters, &Options::default(), at(50));
+        let found = planned(&departure, &clusters);
         let found = found.map(|plan| plan.clusters);
         let found = found.as_ref().map(|it| names(it)).map_err(Clone::clone);
         assert_eq!(found, expected, "{what}");
@@ -304,7 +330,7 @@ fn a_copy_that_no_other_cluster_takes_over_stays_under_a_taint_and_leaves_a_drai
                 ..departure(&spec, "member2")
             };
             let snapshot = Snapshot::new(clusters);
-            let found = plan(&departure, &snapshot, &Options::default(), at(50));
+            let found = planned(&departure, &snapshot);
             match (found, expected) {
                 (Ok(plan), Ok(number)) => assert_eq!(plan.clusters.len(), number, "{what}"),
                 (Err(why), Err(text)) => {
@@ -321,31 +347,20 @@ fn nobody_is_evicted_into_nowhere() {
     let stays = |spec: &ResourceBindingSpec, from: &str, snapshot: &Snapshot| {
         try_to(&gracefully(spec, from), snapshot).unwrap_err()
     };
-    let alone = fleet(&["member1", "member2"], &["member4"]);
-    assert!(
-        matches!(
-            stays(&duplicated(), "member2", &alone),
-            Nowhere::FitError(_)
-        ),
-        "two groups are needed, one is left"
-    );
+    let full = fleet(&["member1", "member2"], &["member4"]);
+    let unfit = stays(&duplicated(), "member2", &full);
+    // Two groups are needed, one is left.
+    assert!(matches!(unfit, Nowhere::FitError(_)), "{unfit}");
 
-    let mut only_here = divided();
-    only_here.clusters.truncate(1);
+    let mut only_here = alone();
     only_here.replicas = 1;
-    assert!(matches!(
-        stays(
-            &only_here,
-            "member1",
-            &fleet(&["member1", "member2"], &["member4"])
-        ),
-        Nowhere::FitError(_)
-    ));
+    let unfit = stays(&only_here, "member1", &full);
+    assert!(matches!(unfit, Nowhere::FitError(_)), "{unfit}");
 
     let mut suspended = divided();
     suspended.suspension = serde_json::from_value(json!({"scheduling": true})).unwrap();
     assert_eq!(
-        stays(&suspended, "member1", &fleet(&["member1"], &["member2"])),
+        stays(&suspended, "member1", &one_of_two()),
         Nowhere::Suspended
     );
 }
@@ -368,9 +383,7 @@ fn copied(replicas: i32) -> ResourceBindingSpec {
 
 #[test]
 fn a_copy_on_a_cluster_that_is_dying_itself_is_no_refuge() {
-    let drained = || cluster("member1", &json!([{"key": "down", "effect": "NoExecute"}]));
     let lost = json!([{"key": "cluster.karmada.io/unreachable", "effect": "NoSchedule"}]);
-    let down = json!([{"key": "down", "effect": "NoExecute"}]);
     let preferred = json!([{"key": "down", "effect": "PreferNoExecute"}]);
     let mut leaving = (*cluster("member2", &json!([]))).clone();
     leaving.metadata.deletion_timestamp = Some(Time(at(1)));
@@ -398,13 +411,13 @@ fn a_copy_on_a_cluster_that_is_dying_itself_is_no_refuge() {
             standing("member2", &json!([]), "False"),
             false,
         ),
-        ("to be left as well", cluster("member2", &down), false),
+        ("to be left as well", tainted("member2"), false),
         ("to be left by some", cluster("member2", &preferred), false),
         ("leaving the fleet", Arc::new(leaving), false),
     ] {
         // Others are well, but the policy does not name them.
         let others = ["member3", "member4"].map(|name| cluster(name, &json!([])));
-        let snapshot = Snapshot::new(others.into_iter().chain([drained(), second]));
+        let snapshot = Snapshot::new(others.into_iter().chain([tainted("member1"), second]));
         for replicas in [2, 0] {
             for mode in [PurgeMode::Gracefully, PurgeMode::Directly] {
                 let spec = copied(replicas);
@@ -424,7 +437,7 @@ fn a_copy_on_a_cluster_that_is_dying_itself_is_no_refuge() {
 fn a_cluster_that_fell_silent_a_moment_ago_gets_nothing_that_flees() {
     let mut spec = copied(2);
     spec.placement = Some(Arc::default());
-    let drained = cluster("member1", &json!([{"key": "down", "effect": "NoExecute"}]));
+    let drained = tainted("member1");
     let silent = |name| standing(name, &json!([]), "Unknown");
     let sound = cluster("member4", &json!([]));
     let snapshot = Snapshot::new([drained, silent("member2"), silent("member3"), sound]);
@@ -438,7 +451,7 @@ fn directly_leaves_no_task_and_no_way_back() {
     Arc::make_mut(tolerant.placement.as_mut().unwrap()).cluster_tolerations =
         serde_json::from_value(json!([{"operator": "Exists", "tolerationSeconds": 30}])).unwrap();
     let leave = in_mode(&tolerant, PurgeMode::Directly);
-    let plan = try_to(&leave, &fleet(&["member1"], &["member2"])).unwrap();
+    let plan = try_to(&leave, &one_of_two()).unwrap();
     assert_eq!(names(&plan.clusters), [("member2", 3)]);
     assert_eq!(plan.patch["spec"].get("gracefulEvictionTasks"), None);
 }
@@ -450,7 +463,7 @@ fn beside_another_scheduler_the_decision_is_a_check_only() {
         ours: false,
         ..gracefully(&spec, "member1")
     };
-    let plan = try_to(&leave, &fleet(&["member1"], &["member2"])).unwrap();
+    let plan = try_to(&leave, &one_of_two()).unwrap();
     assert_eq!(
         plan.patch["spec"]["clusters"],
         json!([{"name": "member2", "replicas": 2}])
@@ -464,7 +477,7 @@ fn the_patch_that_evicts_says_why_and_where_to_in_every_purge_mode() {
     let spec = divided();
     for mode in [PurgeMode::Gracefully, PurgeMode::Directly, PurgeMode::Never] {
         let leave = in_mode(&spec, mode.clone());
-        let plan = try_to(&leave, &fleet(&["member1"], &["member2"])).unwrap();
+        let plan = try_to(&leave, &one_of_two()).unwrap();
         let record = plan.patch["metadata"]["annotations"][LAST_EVICTION].as_str();
         let said: Record = serde_json::from_str(record.unwrap()).unwrap();
         let cause = "taint down:NoExecute, which is not tolerated";
@@ -475,16 +488,15 @@ fn the_patch_that_evicts_says_why_and_where_to_in_every_purge_mode() {
 
 #[test]
 fn beside_another_scheduler_the_task_stays_in_every_purge_mode() {
-    let mut spec = divided();
-    spec.clusters.truncate(1);
+    let spec = alone();
     for mode in [PurgeMode::Gracefully, PurgeMode::Directly, PurgeMode::Never] {
         let leave = Leave {
             ours: false,
             ..in_mode(&spec, mode.clone())
         };
-        let plan = try_to(&leave, &fleet(&["member1"], &["member2"])).unwrap();
+        let plan = try_to(&leave, &one_of_two()).unwrap();
         assert_eq!(plan.patch["spec"]["clusters"], Value::Null, "{mode}");
-        let task = &plan.patch["spec"]["gracefulEvictionTasks"][0];
+        let task = &tasks(&plan)[0];
         assert_eq!(task["fromCluster"], "member1", "{mode}");
         assert_eq!(task["purgeMode"], json!(mode));
     }
@@ -497,14 +509,8 @@ fn a_task_left_over_from_an_earlier_eviction_does_not_swallow_the_new_one() {
         json!([{"fromCluster": "member1", "reason": "Old", "producer": "x", "purgeMode": "Never"}]),
     )
     .unwrap();
-    let plan = try_to(
-        &gracefully(&spec, "member1"),
-        &fleet(&["member1"], &["member2"]),
-    )
-    .unwrap();
-    let tasks = plan.patch["spec"]["gracefulEvictionTasks"]
-        .as_array()
-        .unwrap();
+    let plan = try_to(&gracefully(&spec, "member1"), &one_of_two()).unwrap();
+    let tasks = tasks(&plan);
     assert_eq!(tasks.len(), 1);
     assert_eq!(tasks[0]["purgeMode"], "Gracefully");
 }
@@ -514,10 +520,8 @@ fn task_of(mode: PurgeMode, failover: &Value) -> Option<Value> {
     let mut spec = divided();
     spec.failover = serde_json::from_value(json!({"cluster": failover})).unwrap();
     let leave = in_mode(&spec, mode);
-    let plan = try_to(&leave, &fleet(&["member1"], &["member2"])).unwrap();
-    plan.patch["spec"]
-        .get("gracefulEvictionTasks")
-        .map(|tasks| tasks[0].clone())
+    let plan = try_to(&leave, &one_of_two()).unwrap();
+    tasks(&plan).first().cloned()
 }
 
 #[test]
@@ -555,15 +559,10 @@ fn the_state_of_the_old_copy_travels_in_the_task_whatever_becomes_of_that_copy()
     let mut spec = in_the_first_group();
     spec.failover = serde_json::from_value(json!({"cluster": rules("{.id}")})).unwrap();
     let plan = to_the_backup(&spec, PurgeMode::Directly);
-    let tasks = plan.patch["spec"]["gracefulEvictionTasks"].clone();
-    let from = |at: usize| {
-        (
-            tasks[at]["fromCluster"].clone(),
-            tasks[at]["preservedLabelState"].clone(),
-        )
-    };
-    assert_eq!(from(0), (json!("member2"), Value::Null));
-    assert_eq!(from(1), (json!("member1"), json!({"job": "7f"})));
+    let brought = tasks(&plan).iter();
+    let brought = brought.map(|it| (it["fromCluster"].as_str(), &it["preservedLabelState"]));
+    let (none, state) = (Value::Null, json!({"job": "7f"}));
+    assert!(brought.eq([(Some("member2"), &none), (Some("member1"), &state)]));
     for mode in [PurgeMode::Gracefully, PurgeMode::Directly, PurgeMode::Never] {
         let task = task_of(mode.clone(), &rules("{.id}")).unwrap();
         assert_eq!(task["preservedLabelState"], json!({"job": "7f"}), "{mode}");
@@ -582,7 +581,7 @@ fn the_state_of_the_old_copy_travels_in_the_task_whatever_becomes_of_that_copy()
         (PurgeMode::Never, false),
     ] {
         let leave = in_mode(&spec, mode.clone());
-        let got = try_to(&leave, &fleet(&["member1"], &["member2"]));
+        let got = try_to(&leave, &one_of_two());
         let held = matches!(got, Err(Nowhere::State(_)));
         assert_eq!(held, stays, "{mode}: {got:?}");
         assert!(held || got.is_ok());
@@ -591,8 +590,7 @@ fn the_state_of_the_old_copy_travels_in_the_task_whatever_becomes_of_that_copy()
 
 #[test]
 fn a_copy_that_was_never_healthy_hands_on_the_state_that_it_was_given() {
-    let mut spec = divided();
-    spec.clusters.truncate(1);
+    let mut spec = alone();
     // The workload was moved to member1 a moment ago, and keeps its task until it is healthy there.
     spec.graceful_eviction_tasks = serde_json::from_value(json!([{
         "fromCluster": "member3", "purgeMode": "Directly", "reason": "TaintUntolerated",
@@ -606,9 +604,8 @@ fn a_copy_that_was_never_healthy_hands_on_the_state_that_it_was_given() {
         let failover = json!({"cluster": {"statePreservation": {"rules": rules}}});
         spec.failover = serde_json::from_value(failover).unwrap();
         let leave = in_mode(&spec, PurgeMode::Directly);
-        let plan = try_to(&leave, &fleet(&["member1"], &["member2"])).unwrap();
-        let tasks = plan.patch["spec"]["gracefulEvictionTasks"].as_array();
-        let last = tasks.and_then(|tasks| tasks.last()).unwrap();
+        let plan = try_to(&leave, &one_of_two()).unwrap();
+        let last = tasks(&plan).last().unwrap();
         assert_eq!(last["fromCluster"], "member1");
         assert_eq!(last["preservedLabelState"], json!({"job": "abc"}), "{path}");
     }
@@ -623,6 +620,10 @@ fn a_state_that_was_not_used_goes_on_although_the_next_eviction_preserves_none()
         "clustersBeforeFailover": ["member7"],
     }]))
     .unwrap();
+    let reports = |cluster: &str, health: &str| -> ResourceBindingStatus {
+        let report = json!([{"clusterName": cluster, "health": health}]);
+        serde_json::from_value(json!({ "aggregatedStatus": report })).unwrap()
+    };
     let given = |before: &ResourceBindingSpec, plan: &Plan, to: &str| {
         let mut after = before.clone();
         if let Some(tasks) = plan.patch["spec"].get("gracefulEvictionTasks") {
@@ -631,8 +632,7 @@ fn a_state_that_was_not_used_goes_on_although_the_next_eviction_preserves_none()
         let state = after.state_given(to);
         state.and_then(|it| it.get("job").cloned())
     };
-    let mut spec = divided();
-    spec.clusters.truncate(1);
+    let mut spec = alone();
     spec.graceful_eviction_tasks.clone_from(&brought);
     for (mode, health, expected) in [
         (PurgeMode::Gracefully, "Unhealthy", Some("abc")),
@@ -640,16 +640,13 @@ fn a_state_that_was_not_used_goes_on_although_the_next_eviction_preserves_none()
         (PurgeMode::Directly, "Unhealthy", Some("abc")),
         (PurgeMode::Gracefully, "Healthy", None),
     ] {
-        let report = json!([{"clusterName": "member1", "health": health}]);
-        let status = json!({ "aggregatedStatus": report });
         let departure = Departure {
-            status: &serde_json::from_value(status).unwrap(),
+            status: &reports("member1", health),
             purge_mode: &mode,
             preserves_state: true,
             ..departure(&spec, "member1")
         };
-        let snapshot = fleet(&["member1"], &["member2"]);
-        let plan = plan(&departure, &snapshot, &Options::default(), at(50)).unwrap();
+        let plan = planned(&departure, &one_of_two()).unwrap();
         let state = given(&spec, &plan, "member2");
         assert_eq!(state.as_deref(), expected, "{mode} {health}");
     }
@@ -657,14 +654,11 @@ fn a_state_that_was_not_used_goes_on_although_the_next_eviction_preserves_none()
     let mut spec = divided();
     spec.graceful_eviction_tasks.clone_from(&brought);
     for (health, expected) in [("Unhealthy", Some("abc")), ("Healthy", None)] {
-        let report = json!([{"clusterName": "member2", "health": health}]);
-        let status = json!({ "aggregatedStatus": report });
         let departure = Departure {
-            status: &serde_json::from_value(status).unwrap(),
+            status: &reports("member2", health),
             ..departure(&spec, "member1")
         };
-        let snapshot = fleet(&["member1"], &["member2"]);
-        let plan = plan(&departure, &snapshot, &Options::default(), at(50)).unwrap();
+        let plan = planned(&departure, &one_of_two()).unwrap();
         let state = given(&spec, &plan, "member2");
         assert_eq!(state.as_deref(), expected, "{health} beside it");
     }
@@ -680,11 +674,10 @@ fn a_state_that_was_not_used_goes_on_although_the_next_eviction_preserves_none()
 
 #[test]
 fn a_copy_that_was_refused_leaves_the_last_place_to_another_although_it_was_left_before() {
-    let mut spec = divided();
-    spec.clusters.truncate(1);
+    let mut spec = alone();
     let task = |from: &str| json!({"fromCluster": from, "reason": "r", "producer": "p"});
-    let tasks = json!([task("member7"), task("member1")]);
-    spec.graceful_eviction_tasks = serde_json::from_value(tasks).unwrap();
+    let known = json!([task("member7"), task("member1")]);
+    spec.graceful_eviction_tasks = serde_json::from_value(known).unwrap();
     let reason = EvictionReason::Refused {
         since: at(0),
         why: "it exists already",
@@ -693,17 +686,14 @@ fn a_copy_that_was_refused_leaves_the_last_place_to_another_although_it_was_left
         reason,
         ..departure(&spec, "member1")
     };
-    let snapshot = fleet(&["member1"], &["member2"]);
-    let plan = plan(&departure, &snapshot, &Options::default(), at(50)).unwrap();
-    let tasks = plan.patch["spec"]["gracefulEvictionTasks"].as_array();
-    let from = tasks.unwrap().iter().map(|it| &it["fromCluster"]);
+    let plan = planned(&departure, &one_of_two()).unwrap();
+    let from = tasks(&plan).iter().map(|it| &it["fromCluster"]);
     assert!(from.eq(["member1", "member7"]));
 }
 
 #[test]
 fn a_decision_for_the_cluster_that_is_left_is_none() {
-    let mut spec = divided();
-    spec.clusters.truncate(1);
+    let mut spec = alone();
     spec.placement = Some(Arc::new(
         serde_json::from_value(json!({"clusterAffinity": {"clusterNames": ["member1"]}})).unwrap(),
     ));
@@ -712,7 +702,7 @@ fn a_decision_for_the_cluster_that_is_left_is_none() {
     let options = Options::default().with_plugins(&words).unwrap();
     let stays = try_with(
         &gracefully(&spec, "member1"),
-        &fleet(&["member1"], &["member2"]),
+        &one_of_two(),
         &options,
         &json!({}),
     );
@@ -739,8 +729,7 @@ fn the_affinity_that_was_used_is_told_if_it_is_another_one_and_ours() {
             ..gracefully(&spec, "member1")
         };
         let status = json!({"schedulerObservingAffinityName": observed});
-        let fleet = fleet(&["member1"], &["member2"]);
-        let plan = try_with(&leave, &fleet, &Options::default(), &status).unwrap();
+        let plan = try_with(&leave, &one_of_two(), &Options::default(), &status).unwrap();
         assert_eq!(plan.affinity_name.as_deref(), told, "{ours} {observed}");
     }
 }
@@ -752,13 +741,11 @@ fn a_cluster_that_does_not_tell_its_kinds_is_a_refuge_where_kinds_are_not_asked_
         status.api_enablements = Vec::new();
         status
     });
-    let drained = cluster("member1", &json!([{"key": "down", "effect": "NoExecute"}]));
+    let drained = tainted("member1");
     let snapshot = Snapshot::new([drained, Arc::new(blind)]);
-    let mut alone = divided();
-    alone.clusters.truncate(1);
     for (spec, plugins, goes) in [
-        (&alone, "*", false),
-        (&alone, "*,-APIEnablement", true),
+        (&alone(), "*", false),
+        (&alone(), "*,-APIEnablement", true),
         (&divided(), "*,-APIEnablement", true),
     ] {
         let options = Options::default();
@@ -771,7 +758,7 @@ fn a_cluster_that_does_not_tell_its_kinds_is_a_refuge_where_kinds_are_not_asked_
 
 #[test]
 fn of_many_clusters_a_few_are_named_and_the_others_counted() {
-    let drained = cluster("member1", &json!([{"key": "down", "effect": "NoExecute"}]));
+    let drained = tainted("member1");
     for (count, ending) in [
         (LONGEST_LIST - 1, "has Ready=Unknown".to_owned()),
         (LONGEST_LIST, "has Ready=Unknown".to_owned()),
@@ -856,14 +843,10 @@ fn healthy_copies_that_another_affinity_group_drops_stay_until_the_new_ones_are_
     ] {
         let plan = to_the_backup(&spec, mode.clone());
         assert_eq!(names(&plan.clusters), [("member3", 2), ("member5", 2)]);
-        let tasks = plan.patch["spec"]["gracefulEvictionTasks"].as_array();
-        let from: Vec<&str> = tasks
-            .into_iter()
-            .flatten()
-            .map(|task| task["fromCluster"].as_str().unwrap())
-            .collect();
+        let from = tasks(&plan).iter().map(|it| it["fromCluster"].as_str());
+        let from: Vec<&str> = from.flatten().collect();
         assert_eq!(from, kept, "{mode}");
-        if let Some(follower) = tasks.and_then(|tasks| tasks.first()) {
+        if let Some(follower) = tasks(&plan).first() {
             assert_eq!(follower["reason"], "PlacementChanged");
             assert_eq!(follower["producer"], "Scheduler");
             assert_eq!(follower["replicas"], 2);
@@ -914,10 +897,11 @@ fn directly_drops_no_healthy_copy_at_once_where_old_and_new_ones_run_beside_each
     let plan = try_with(&leave, &fleet, &Options::default(), &status).unwrap();
     let chosen = [("member3", 2), ("member4", 2), ("member5", 2)];
     assert_eq!(names(&plan.clusters), chosen);
-    let tasks = &plan.patch["spec"]["gracefulEvictionTasks"];
-    assert_eq!(tasks.as_array().map(Vec::len), Some(1), "{tasks}");
-    assert_eq!(tasks[0]["fromCluster"], "member2");
-    assert_eq!(tasks[0]["purgeMode"], "Gracefully");
+    let [task] = tasks(&plan) else {
+        panic!("{}", plan.patch);
+    };
+    assert_eq!(task["fromCluster"], "member2");
+    assert_eq!(task["purgeMode"], "Gracefully");
 }
 
 #[test]
@@ -929,10 +913,7 @@ fn another_scheduler_chooses_what_is_dropped() {
     };
     let fleet = fleet(&["member1"], &["member2", "member3", "member5"]);
     let plan = try_to(&leave, &fleet).unwrap();
-    let tasks = plan.patch["spec"]["gracefulEvictionTasks"]
-        .as_array()
-        .unwrap();
-    assert_eq!(tasks.len(), 1);
+    assert_eq!(tasks(&plan).len(), 1);
 }
 
 /// Returns a workload of one cluster at a time, with three affinity groups of one cluster each.
@@ -964,7 +945,7 @@ fn a_cluster_in_which_the_order_could_not_be_carried_out_is_passed_over() {
                 obstacle: &|name| obstructed.contains(&name).then_some(Obstacle::Suspended),
                 ..departure(&spec, "member1")
             };
-            let found = plan(&departure, &fleet, &Options::default(), at(50));
+            let found = planned(&departure, &fleet);
             match (found, expected) {
                 (Ok(plan), Ok(to)) => assert_eq!(plan.destination(), to, "{mode} {obstructed:?}"),
                 (Err(error), Err(text)) => {
@@ -996,8 +977,7 @@ fn a_target_that_could_not_apply_the_workload_is_no_refuge() {
             purge_mode: &PurgeMode::Directly,
             ..departure(&spec, "member1")
         };
-        let clusters = fleet(&["member1"], &["member2"]);
-        let found = plan(&departure, &clusters, &Options::default(), at(50));
+        let found = planned(&departure, &one_of_two());
         assert_eq!(found.is_ok(), leaves, "{status}: {found:?}");
     }
 }
@@ -1058,7 +1038,7 @@ fn nothing_is_taken_from_a_cluster_out_of_which_movement_is_paused() {
                 pause: &|name| (name == paused).then(Arc::default),
                 ..departure(spec, "member2")
             };
-            let found = plan(&departure, &fleet, &Options::default(), at(50));
+            let found = planned(&departure, &fleet);
             let is_paused = matches!(found, Err(Nowhere::Paused(_)));
             assert_eq!(found.is_ok(), expected, "{what} {paused}: {found:?}");
             assert_eq!(is_paused, !expected, "{what} {paused}");
@@ -1084,9 +1064,9 @@ fn a_healthy_copy_that_is_dropped_beside_one_that_goes_directly_waits_for_health
         ..departure(&spec, "member1")
     };
     let clusters = fleet(&[], &["member1", "member2", "member3", "member5"]);
-    let found = plan(&departure, &clusters, &Options::default(), at(50)).unwrap();
+    let found = planned(&departure, &clusters).unwrap();
     assert_eq!(names(&found.clusters), [("member3", 2), ("member5", 2)]);
-    let follower = &found.patch["spec"]["gracefulEvictionTasks"][0];
+    let follower = &tasks(&found)[0];
     assert_eq!(follower["fromCluster"], "member2");
     assert_eq!(follower["purgeMode"], "Gracefully");
     assert_eq!(follower["gracePeriodSeconds"], Value::Null, "{follower}");
@@ -1124,7 +1104,7 @@ fn an_eviction_carries_out_no_request_that_waits_for_its_own_turn() {
                 pause: &|name| (name == paused).then(Arc::default),
                 ..departure(&spec, "member3")
             };
-            let found = plan(&departure, &clusters, &Options::default(), at(50));
+            let found = planned(&departure, &clusters);
             let found = found.map(|plan| plan.clusters);
             let found = found.as_ref().map(|it| names(it));
             let expected = vec![("member2", 2), ("member5", 2)];
