@@ -402,27 +402,20 @@ fn time_ends_no_task_before_something_was_applied_in_a_chosen_cluster_that_lives
     use WorkState::{Absent, Applied, Refused, Sent};
     let two = [target("dead", 1), target("new", 1)];
     let one = [target("new", 1)];
+    let expired = Some(Done::Expired);
+    let back = Some(Done::BackInPlace);
     for (what, works, clusters, expected) in [
-        (
-            "it was applied",
-            &[("new", Applied)][..],
-            &one[..],
-            Some(Done::Expired),
-        ),
+        ("it was applied", &[("new", Applied)][..], &one[..], expired),
         ("nothing was sent", &[], &one, None),
         ("it was only sent", &[("new", Sent)], &one, None),
         ("it was refused", &[("new", Refused)], &one, None),
+        ("in place", &[], &[target("old", 1)], back),
+        // One of them lives.
         (
-            "in place",
-            &[],
-            &[target("old", 1)],
-            Some(Done::BackInPlace),
-        ),
-        (
-            "in one that lives",
+            "both",
             &[("new", Applied), ("dead", Applied)],
             &two,
-            Some(Done::Expired),
+            expired,
         ),
         ("in one that is silent", &[("dead", Applied)], &two, None),
     ] {
@@ -468,71 +461,47 @@ fn stands_in(
 #[test]
 fn a_healthy_copy_of_a_kind_without_a_rule_tells_of_its_health_where_the_old_one_did() {
     let said = |name: &str, status: &str| json!({"conditions": [{"type": name, "status": status}]});
-    let ready = said("Ready", "True");
-    let running = json!({"active": 1, "startTime": "2026-01-01T00:00:00Z"});
-    let suspended = said("Suspended", "True");
+    let [none, empty, null] = [None, Some(json!({})), Some(Value::Null)];
+    let [ready, unready] = ["True", "False"].map(|it| Some(said("Ready", it)));
+    let [failed, suspended] = ["Failed", "Suspended"].map(|it| Some(said(it, "True")));
+    let running = Some(json!({"active": 1, "startTime": "2026-01-01T00:00:00Z"}));
+    let phase = Some(json!({"phase": "Running"}));
+    let observed = Some(json!({"observedGeneration": 1}));
+    let scheduled = Some(json!({"lastScheduleTime": "2026-01-01T00:00:00Z"}));
     // Status of the old copy, that of the new one, and whether the new one stands in for the old
     // one soon after the task was created, and late.
     for (old, new, soon, late) in [
-        (None, None, true, true),
-        (Some(json!({})), None, true, true),
-        (Some(json!(null)), None, true, true),
-        (None, Some(ready.clone()), true, true),
-        (Some(ready.clone()), None, false, true),
-        (Some(ready.clone()), Some(json!({})), false, true),
-        (
-            Some(ready.clone()),
-            Some(json!({"phase": "Running"})),
-            false,
-            true,
-        ),
-        (Some(ready.clone()), Some(ready.clone()), true, true),
-        (
-            Some(ready.clone()),
-            Some(json!({"observedGeneration": 1})),
-            true,
-            true,
-        ),
+        (&none, &none, true, true),
+        (&empty, &none, true, true),
+        (&null, &none, true, true),
+        (&none, &ready, true, true),
+        (&ready, &none, false, true),
+        (&ready, &empty, false, true),
+        (&ready, &phase, false, true),
+        (&ready, &ready, true, true),
+        (&ready, &observed, true, true),
         // Karmada's agent calls each of these healthy.
-        (
-            Some(ready.clone()),
-            Some(said("Ready", "False")),
-            false,
-            false,
-        ),
-        (None, Some(said("Ready", "False")), false, false),
-        (
-            Some(running.clone()),
-            Some(said("Failed", "True")),
-            false,
-            false,
-        ),
-        (Some(running.clone()), None, false, true),
-        (Some(running.clone()), Some(running.clone()), true, true),
+        (&ready, &unready, false, false),
+        (&none, &unready, false, false),
+        (&running, &failed, false, false),
+        (&running, &none, false, true),
+        (&running, &running, true, true),
         // A Job that waits for a quota does not run.
-        (Some(running), Some(suspended.clone()), false, false),
-        (Some(suspended.clone()), Some(suspended), true, true),
+        (&running, &suspended, false, false),
+        (&suspended, &suspended, true, true),
         // What is written only when something happens says nothing of health.
-        (
-            Some(json!({"lastScheduleTime": "2026-01-01T00:00:00Z"})),
-            None,
-            true,
-            true,
-        ),
+        (&scheduled, &none, true, true),
     ] {
-        for (now, expected) in [(299, soon), (300, late)] {
-            let outcome = stands_in(old.as_ref(), &[("new", new.clone())], false, now);
-            assert_eq!(
-                outcome.done.len() == 1,
-                expected,
-                "{old:?} -> {new:?} at {now}"
-            );
-        }
+        let stands_in = |has_rule, now| {
+            let new = [("new", new.clone())];
+            stands_in(old.as_ref(), &new, has_rule, now).done.len() == 1
+        };
+        assert_eq!(stands_in(false, 299), soon, "{old:?} -> {new:?}");
+        assert_eq!(stands_in(false, 300), late, "{old:?} -> {new:?}");
         // A rule has seen all of that.
-        let ruled = stands_in(old.as_ref(), &[("new", new)], true, 1);
-        assert_eq!(ruled.done.len(), 1);
+        assert!(stands_in(true, 1), "{old:?} -> {new:?}");
     }
-    let waits = stands_in(Some(&ready), &[("new", None)], false, 1);
+    let waits = stands_in(ready.as_ref(), &[("new", None)], false, 1);
     assert_eq!(waits.again, Some(at(300)));
 }
 
@@ -606,7 +575,6 @@ fn no_old_copy_is_removed_while_movement_is_paused_and_what_removes_none_goes_on
 
 #[test]
 fn a_pause_keeps_the_old_copy_and_not_the_state_that_its_healthy_successor_was_given() {
-    use std::collections::BTreeMap;
     let moved = GracefulEvictionTask {
         purge_mode: Some(PurgeMode::Directly),
         preserved_label_state: BTreeMap::from([("job".to_owned(), "7f".to_owned())]),
@@ -627,66 +595,34 @@ fn a_pause_keeps_the_old_copy_and_not_the_state_that_its_healthy_successor_was_g
 
 #[test]
 fn a_copy_without_replicas_replaces_none_that_has_some() {
-    let deployment = json!({
-        "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}, "replicas": 2,
-    });
-    let rollout = json!({
-        "resource": {"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "name": "web"},
-        "replicas": 2,
-    });
-    let job = json!({
-        "resource": {"apiVersion": "batch/v1", "kind": "Job", "name": "once"}, "replicas": 2,
-    });
-    let counted = json!({"replicas": 2, "readyReplicas": 2});
-    for (spec, old, new, expected) in [
-        // Kubernetes leaves out numbers that are 0.
-        (
-            &deployment,
-            &Value::Null,
-            json!({"observedGeneration": 2}),
-            None,
-        ),
-        (
-            &deployment,
-            &Value::Null,
-            counted.clone(),
-            Some(Done::Replaced),
-        ),
-        (&rollout, &counted, json!({"observedGeneration": 2}), None),
-        (&rollout, &counted, counted.clone(), Some(Done::Replaced)),
-        // An autoscaler of the member has set another number.
-        (
-            &deployment,
-            &Value::Null,
-            json!({"replicas": 1, "readyReplicas": 1, "replicasLeftToAutoscaler": "hpa"}),
-            Some(Done::Replaced),
-        ),
-        (
-            &deployment,
-            &Value::Null,
-            json!({"replicas": 0, "replicasLeftToAutoscaler": "hpa"}),
-            None,
-        ),
+    let of = |version: &str, kind: &str| {
+        let resource = json!({"apiVersion": version, "kind": kind, "name": "web"});
+        json!({"resource": resource, "replicas": 2})
+    };
+    let deployment = of("apps/v1", "Deployment");
+    let rollout = of("argoproj.io/v1alpha1", "Rollout");
+    let job = of("batch/v1", "Job");
+    let unsaid = Value::Null;
+    let counted = |replicas: i32| json!({"replicas": replicas, "readyReplicas": replicas});
+    let (one, two, active) = (counted(1), counted(2), json!({"active": 2}));
+    // Kubernetes leaves out numbers that are 0.
+    let zero = json!({"observedGeneration": 2});
+    // An autoscaler of the member has set another number.
+    let mut scaled = one.clone();
+    scaled["replicasLeftToAutoscaler"] = json!("hpa");
+    let unscaled = json!({"replicas": 0, "replicasLeftToAutoscaler": "hpa"});
+    for (spec, old, new, is_replaced) in [
+        (&deployment, &unsaid, &zero, false),
+        (&deployment, &unsaid, &two, true),
+        (&rollout, &two, &zero, false),
+        (&rollout, &two, &two, true),
+        (&deployment, &unsaid, &scaled, true),
+        (&deployment, &unsaid, &unscaled, false),
         // It has set none where the workload was, either: that one runs nothing that could be lost.
-        (
-            &deployment,
-            &json!({"replicas": 0, "replicasLeftToAutoscaler": "keda"}),
-            json!({"replicas": 0, "replicasLeftToAutoscaler": "keda"}),
-            Some(Done::Replaced),
-        ),
-        (
-            &deployment,
-            &Value::Null,
-            json!({"replicas": 1, "readyReplicas": 1}),
-            None,
-        ),
+        (&deployment, &unscaled, &unscaled, true),
+        (&deployment, &unsaid, &one, false),
         // A kind that never says how many there are is healthy as it says.
-        (
-            &job,
-            &json!({"active": 2}),
-            json!({"active": 2}),
-            Some(Done::Replaced),
-        ),
+        (&job, &active, &active, true),
     ] {
         let spec: ResourceBindingSpec = serde_json::from_value(spec.clone()).unwrap();
         let reports = [
@@ -700,6 +636,7 @@ fn a_copy_without_replicas_replaces_none_that_has_some() {
             ..facts(&targets, &reports)
         };
         let done = end(task(None), &facts, 1);
+        let expected = is_replaced.then_some(Done::Replaced);
         assert_eq!(done, expected, "{} {new}", spec.resource.kind);
     }
 }
@@ -707,43 +644,25 @@ fn a_copy_without_replicas_replaces_none_that_has_some() {
 #[test]
 fn an_address_that_no_cluster_gives_is_not_waited_for() {
     use ResourceHealth::{Healthy, Unhealthy};
-    let none = json!({"loadBalancer": {}});
-    let some = json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}});
+    use WorkState::{Applied, Refused, Sent};
+    let unsaid = None;
+    let none = Some(json!({"loadBalancer": {}}));
+    let some = Some(json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}));
     let targets = [target("new", 0)];
-    for (old, new, order, expected) in [
+    for (old, health, new, order, is_replaced) in [
         // Neither controller publishes addresses.
-        (
-            Some(&none),
-            (Unhealthy, Some(&none)),
-            WorkState::Applied,
-            Some(Done::Replaced),
-        ),
-        (
-            Some(&none),
-            (Unhealthy, Some(&none)),
-            WorkState::Refused,
-            None,
-        ),
-        (Some(&none), (Unhealthy, None), WorkState::Sent, None),
+        (&none, Unhealthy, &none, Applied, true),
+        (&none, Unhealthy, &none, Refused, false),
+        (&none, Unhealthy, &unsaid, Sent, false),
         // The old one has an address, which has to be replaced.
-        (
-            Some(&some),
-            (Unhealthy, Some(&none)),
-            WorkState::Applied,
-            None,
-        ),
-        (
-            Some(&some),
-            (Healthy, Some(&some)),
-            WorkState::Applied,
-            Some(Done::Replaced),
-        ),
+        (&some, Unhealthy, &none, Applied, false),
+        (&some, Healthy, &some, Applied, true),
         // Nothing is known of the old one.
-        (None, (Unhealthy, Some(&none)), WorkState::Applied, None),
+        (&unsaid, Unhealthy, &none, Applied, false),
     ] {
         let reports = [
-            report("old", Unhealthy, old.cloned()),
-            report("new", new.0.clone(), new.1.cloned()),
+            report("old", Unhealthy, old.clone()),
+            report("new", health, new.clone()),
         ];
         let order = |_: &str| order;
         let facts = Facts {
@@ -752,6 +671,7 @@ fn an_address_that_no_cluster_gives_is_not_waited_for() {
             ..facts(&targets, &reports)
         };
         let done = end(task(None), &facts, 1);
+        let expected = is_replaced.then_some(Done::Replaced);
         assert_eq!(done, expected, "{old:?} {new:?}");
     }
 }
