@@ -99,44 +99,19 @@ fn what_is_not_exactly_an_agents_request_is_left_to_a_person_with_the_reason() {
         ..Wanted::default()
     };
     assert_eq!(cluster(&exact).as_deref(), Ok("m1"));
-    let twice = |list: &[String]| [list, list].concat();
-    for (wanted, words) in [
+    let edits: [(fn(&mut Wanted), &str); 5] = [
+        (|it| it.names.push(AGENT.to_owned()), "2 common names"),
         (
-            Wanted {
-                names: twice(&exact.names),
-                ..exact.clone()
-            },
-            "2 common names",
-        ),
-        (
-            Wanted {
-                organizations: twice(&exact.organizations),
-                ..exact.clone()
-            },
+            |it| it.organizations.push(AGENT_GROUP.into()),
             "organizations",
         ),
-        (
-            Wanted {
-                others: 1,
-                ..exact.clone()
-            },
-            "says more",
-        ),
-        (
-            Wanted {
-                attributes: true,
-                ..exact.clone()
-            },
-            "alternative names",
-        ),
-        (
-            Wanted {
-                is_exact: false,
-                ..exact
-            },
-            "not written as",
-        ),
-    ] {
+        (|it| it.others = 1, "says more"),
+        (|it| it.attributes = true, "alternative names"),
+        (|it| it.is_exact = false, "not written as"),
+    ];
+    for (edit, words) in edits {
+        let mut wanted = exact.clone();
+        edit(&mut wanted);
         let why = cluster(&wanted).unwrap_err();
         assert!(why.contains(words), "{why}");
     }
