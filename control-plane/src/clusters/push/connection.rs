@@ -260,88 +260,36 @@ mod tests {
         muster_shared::tls::install_provider();
         let sound = json!({ "token": text("t"), "caBundle": text(&authority()) });
         let elsewhere = json!({ "secretRef": { "namespace": "shop", "name": "db" } });
-        let labelled = json!({ "failover.muster.io/cluster": "m1" });
-        for (what, more, data, labels, expected) in [
-            (
-                "no address",
-                json!({ "apiEndpoint": "" }),
-                Some(sound.clone()),
-                json!({}),
-                "spec.apiEndpoint is empty",
-            ),
-            (
-                "no reference",
-                json!({ "secretRef": null }),
-                None,
-                json!({}),
-                "spec.secretRef is empty",
-            ),
-            (
-                "no secret",
-                json!({}),
-                None,
-                json!({}),
-                "karmada-cluster/m1 of spec.secretRef does not exist",
-            ),
-            (
-                "no token",
-                json!({}),
-                Some(json!({ "caBundle": text("x") })),
-                json!({}),
-                "no key token",
-            ),
-            (
-                "an empty token",
-                json!({}),
-                Some(json!({ "token": "" })),
-                json!({}),
-                "no key token",
-            ),
-            (
-                "no authority",
-                json!({}),
-                Some(json!({ "token": text("t") })),
-                json!({}),
-                "no key caBundle",
-            ),
-            (
-                "no certificate",
-                json!({}),
-                Some(json!({ "token": text("t"), "caBundle": text("x") })),
-                json!({}),
-                "cannot be used",
-            ),
-            (
-                "another's secret",
-                elsewhere.clone(),
-                Some(sound.clone()),
-                json!({}),
-                "shop/db is not that of this cluster",
-            ),
-            (
-                "of another cluster",
-                elsewhere.clone(),
-                Some(sound.clone()),
-                json!({ "failover.muster.io/cluster": "m2" }),
-                "is not that of this cluster",
-            ),
-            (
-                "one that is labelled",
-                elsewhere.clone(),
-                Some(sound.clone()),
-                labelled,
-                "",
-            ),
+        let of = |cluster: &str| json!({ "failover.muster.io/cluster": cluster });
+        let (plain, ours, theirs) = (json!({}), of("m1"), of("m2"));
+        let (unplaced, unnamed) = (json!({"apiEndpoint": ""}), json!({"secretRef": null}));
+        let tokenless = json!({ "caBundle": text("x") });
+        let empty = json!({ "token": "" });
+        let bare = json!({ "token": text("t") });
+        let junk = json!({ "token": text("t"), "caBundle": text("x") });
+        let gone = "karmada-cluster/m1 of spec.secretRef does not exist";
+        let strange = "shop/db is not that of this cluster";
+        for (more, data, labels, expected) in [
+            (&unplaced, Some(&sound), &plain, "spec.apiEndpoint is empty"),
+            (&unnamed, None, &plain, "spec.secretRef is empty"),
+            (&plain, None, &plain, gone),
+            (&plain, Some(&tokenless), &plain, "no key token"),
+            (&plain, Some(&empty), &plain, "no key token"),
+            (&plain, Some(&bare), &plain, "no key caBundle"),
+            (&plain, Some(&junk), &plain, "cannot be used"),
+            (&elsewhere, Some(&sound), &plain, strange),
+            (&elsewhere, Some(&sound), &theirs, strange),
+            (&elsewhere, Some(&sound), &ours, ""),
         ] {
-            let secret = data.map(|data| secret(&data, &labels));
-            let found = connection(&cluster(&more), secret.as_ref()).await;
+            let secret = data.map(|data| secret(data, labels));
+            let found = connection(&cluster(more), secret.as_ref()).await;
             let told = found
                 .err()
                 .map(|problem| problem.to_string())
                 .unwrap_or_default();
             assert!(
                 told.contains(expected) && expected.is_empty() == told.is_empty(),
-                "{what}: {told}"
+                "{more} {labels} {expected}: {told}"
             );
         }
     }

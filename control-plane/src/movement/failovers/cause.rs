@@ -169,7 +169,6 @@ mod tests {
     }
 
     #[test]
-    #[allow(clippy::too_many_lines)] // a table
     fn the_cause_is_the_state_of_the_cluster_before_the_taints_that_follow_from_it() {
         let failed = taint("failed", "PreferNoExecute", 50);
         let drain = taint(keys::DRAIN, "NoExecute", 30);
@@ -186,92 +185,37 @@ mod tests {
         let never = Some(("Unknown", NEVER_REPORTED, 40));
         let ready = Some(("True", "ClusterReady", 0));
         let not_ready = Some(("False", "ClusterNotReachable", 45));
+        let nothing = &json!([]);
+        let [fails, drains, drained] = [json!([failed]), json!([drain]), json!([drain, failed])];
+        let (fails, drains, drained) = (&fails, &drains, &drained);
+        let (kept_out, cut_off) = (&json!([no_schedule]), &json!([unreachable]));
+        let lost = |since| Some((C::ClusterUnreachable, since, true));
+        let cause = |kind, since, is_failure| Some((kind, since, is_failure));
+        let ill = cause(C::ClusterNotReady, 45, true);
+        let policy = cause(C::TaintPolicy, 50, true);
+        let by_hand = cause(C::Taint, 50, false);
+        let of_condition = cause(C::Taint, 60, true);
+        let drained_since = cause(C::Drain, 30, true);
         for (ready, taints, record, heard, expected) in [
-            (ready, json!([]), &none, None, None),
-            (ready, json!([no_schedule]), &none, None, None),
-            (None, json!([]), &none, None, None),
-            (never, json!([]), &none, Some(1), None),
-            (
-                unknown,
-                json!([]),
-                &none,
-                Some(10),
-                Some((C::ClusterUnreachable, 10, true)),
-            ),
-            (
-                unknown,
-                json!([]),
-                &none,
-                None,
-                Some((C::ClusterUnreachable, 40, true)),
-            ),
+            (ready, nothing, &none, None, None),
+            (ready, kept_out, &none, None, None),
+            (None, nothing, &none, None, None),
+            (never, nothing, &none, Some(1), None),
+            (unknown, nothing, &none, Some(10), lost(10)),
+            (unknown, nothing, &none, None, lost(40)),
             // The cluster is coming back: its lease is younger than its condition.
-            (
-                unknown,
-                json!([]),
-                &none,
-                Some(41),
-                Some((C::ClusterUnreachable, 40, true)),
-            ),
-            (
-                not_ready,
-                json!([]),
-                &none,
-                Some(10),
-                Some((C::ClusterNotReady, 45, true)),
-            ),
-            (
-                unknown,
-                json!([failed]),
-                &owned,
-                Some(10),
-                Some((C::ClusterUnreachable, 10, true)),
-            ),
-            (
-                ready,
-                json!([failed]),
-                &owned,
-                None,
-                Some((C::TaintPolicy, 50, true)),
-            ),
-            (
-                ready,
-                json!([failed]),
-                &withdrawn,
-                None,
-                Some((C::Taint, 50, false)),
-            ),
-            (
-                ready,
-                json!([failed]),
-                &none,
-                None,
-                Some((C::Taint, 50, false)),
-            ),
-            (
-                ready,
-                json!([unreachable]),
-                &none,
-                None,
-                Some((C::Taint, 60, true)),
-            ),
-            (
-                ready,
-                json!([drain, failed]),
-                &owned,
-                None,
-                Some((C::Drain, 30, true)),
-            ),
+            (unknown, nothing, &none, Some(41), lost(40)),
+            (not_ready, nothing, &none, Some(10), ill),
+            (unknown, fails, &owned, Some(10), lost(10)),
+            (ready, fails, &owned, None, policy),
+            (ready, fails, &withdrawn, None, by_hand.clone()),
+            (ready, fails, &none, None, by_hand),
+            (ready, cut_off, &none, None, of_condition),
+            (ready, drained, &owned, None, drained_since),
             // A person's order is older than the silence, and a record says so by its taints.
-            (
-                unknown,
-                json!([drain]),
-                &none,
-                Some(10),
-                Some((C::ClusterUnreachable, 10, true)),
-            ),
+            (unknown, drains, &none, Some(10), lost(10)),
         ] {
-            let found = trouble(&cluster(ready, &taints, record), heard.map(at), at(100));
+            let found = trouble(&cluster(ready, taints, record), heard.map(at), at(100));
             let found = found.map(|it| (it.cause.kind, it.since, it.is_failure));
             let expected = expected.map(|(kind, since, failure)| (kind, at(since), failure));
             assert_eq!(found, expected, "{ready:?} {taints} {heard:?}");

@@ -146,64 +146,33 @@ mod tests {
         let counted = json!({"readyReplicas": 1, "seen": 2});
         let null = json!({"readyReplicas": 1, "conditions": [{"lastProbeTime": null}]});
         let (healthy, unhealthy) = (ResourceHealth::Healthy, ResourceHealth::Unhealthy);
+        let other = applied("True", &json!([manifest("other", "Healthy", &ready)]));
+        let refused = applied("False", &json!([manifest("web", "Healthy", &ready)]));
+        let same = said("Healthy", &ready);
+        let well = |status| Some((&healthy, status));
+        let ill = Some((&unhealthy, &ready));
         for (what, health, work, expected) in [
             ("there is no Work", "Healthy", None, None),
             (
-                "it has said nothing",
+                "nothing is said",
                 "Healthy",
                 Some(WorkStatus::default()),
                 None,
             ),
-            (
-                "of another object",
-                "Healthy",
-                Some(applied(
-                    "True",
-                    &json!([manifest("other", "Healthy", &ready)]),
-                )),
-                None,
-            ),
-            (
-                "it is not applied",
-                "Healthy",
-                Some(applied(
-                    "False",
-                    &json!([manifest("web", "Healthy", &ready)]),
-                )),
-                None,
-            ),
-            (
-                "the same",
-                "Healthy",
-                said("Healthy", &ready),
-                Some((&healthy, &ready)),
-            ),
+            ("of another object", "Healthy", Some(other), None),
+            ("it is not applied", "Healthy", Some(refused), None),
+            ("the same", "Healthy", same.clone(), well(&ready)),
             // These two never come to rest, or are kept by the binding in another form.
             (
                 "later",
                 "Healthy",
                 said("Healthy", &counted),
-                Some((&healthy, &counted)),
+                well(&counted),
             ),
-            (
-                "with null",
-                "Healthy",
-                said("Healthy", &null),
-                Some((&healthy, &null)),
-            ),
-            (
-                "it has begun",
-                "Healthy",
-                said("Unhealthy", &ready),
-                Some((&unhealthy, &ready)),
-            ),
+            ("with null", "Healthy", said("Healthy", &null), well(&null)),
+            ("it has begun", "Healthy", said("Unhealthy", &ready), ill),
             // The binding says so of a cluster that is silent too.
-            (
-                "not yet told",
-                "Unhealthy",
-                said("Healthy", &ready),
-                Some((&unhealthy, &ready)),
-            ),
+            ("not yet told", "Unhealthy", same, ill),
         ] {
             let reports = [
                 report("m1", "Healthy", ready.clone()),

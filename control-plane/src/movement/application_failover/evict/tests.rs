@@ -15,67 +15,31 @@ fn settings(gates: &str) -> Settings {
 
 #[test]
 fn what_holds_an_application_back_is_found_before_a_place_is_looked_for() {
+    use PurgeMode::{Directly, Gracefully, Never};
+
     let on = &settings("GracefulEviction=true");
     let off = &settings("GracefulEviction=false");
     let (new, moved) = (
         History::default(),
         History::default().after_move("m0", at(0)),
     );
-    let long = Some(at(-9_999));
-    let secs = Duration::from_secs;
-    for (mode, history, heard, settings, now, reason, pause) in [
-        (PurgeMode::Gracefully, &new, long, on, 5, None, None),
-        (PurgeMode::Directly, &new, long, off, 5, None, None),
-        (PurgeMode::Never, &new, long, off, 5, None, None),
-        (
-            PurgeMode::Gracefully,
-            &new,
-            long,
-            off,
-            5,
-            Some("GracefulEvictionDisabled"),
-            Some(secs(300)),
-        ),
-        (
-            PurgeMode::Directly,
-            &new,
-            None,
-            on,
-            5,
-            Some("ClusterNotReady"),
-            Some(secs(10)),
-        ),
+    let (long, just) = (Some(at(-9_999)), Some(at(0)));
+    let off_now = Some(("GracefulEvictionDisabled", 300));
+    let waits = |reason, seconds| Some((reason, seconds));
+    let back = |seconds| waits("ClusterReturned", seconds);
+    for (mode, history, heard, settings, now, expected) in [
+        (Gracefully, &new, long, on, 5, None),
+        (Directly, &new, long, off, 5, None),
+        (Never, &new, long, off, 5, None),
+        (Gracefully, &new, long, off, 5, off_now),
+        (Directly, &new, None, on, 5, waits("ClusterNotReady", 10)),
         // The workload came back to the cluster a moment ago.
-        (
-            PurgeMode::Directly,
-            &new,
-            Some(at(0)),
-            on,
-            5,
-            Some("ClusterReturned"),
-            Some(secs(5)),
-        ),
-        (
-            PurgeMode::Directly,
-            &new,
-            Some(at(500)),
-            on,
-            5,
-            Some("ClusterReturned"),
-            Some(secs(10)),
-        ),
-        (PurgeMode::Directly, &new, Some(at(0)), on, 10, None, None),
+        (Directly, &new, just, on, 5, back(5)),
+        (Directly, &new, Some(at(500)), on, 5, back(10)),
+        (Directly, &new, just, on, 10, None),
         // The workload rests for a minute after a move.
-        (
-            PurgeMode::Directly,
-            &moved,
-            long,
-            on,
-            59,
-            Some("MovedLately"),
-            Some(secs(1)),
-        ),
-        (PurgeMode::Directly, &moved, long, on, 60, None, None),
+        (Directly, &moved, long, on, 59, waits("MovedLately", 1)),
+        (Directly, &moved, long, on, 60, None),
     ] {
         let held = obstacle(&mode, history, heard, "m1", settings, at(now));
         let state = |why| crate::movement::application_failover::explain::FailoverState::Held {
@@ -83,14 +47,8 @@ fn what_holds_an_application_back_is_found_before_a_place_is_looked_for() {
             since: at(0),
             why,
         };
-        let (why, wait) = held.unzip();
-        assert_eq!(
-            why.map(|why| state(why).reason()),
-            reason,
-            "{mode} {heard:?} {now}"
-        );
-        let wait = wait.map(|wait| secs(wait.as_secs()));
-        assert_eq!(wait, pause, "{mode} {heard:?} {now}");
+        let held = held.map(|(why, wait)| (state(why).reason(), wait.as_secs()));
+        assert_eq!(held, expected, "{mode} {heard:?} {now}");
     }
 }
 
@@ -121,19 +79,12 @@ fn a_fenced_application_is_stopped_before_it_starts_elsewhere_unless_it_is_to_st
 
 #[test]
 fn state_is_left_behind_where_there_are_rules_and_the_gate_is_off() {
+    let rules = || Some(json!([{"aliasLabelName": "a", "jsonPath": "{.b}"}]));
     for (rules, preserves_state, leaves) in [
         (None, false, false),
         (Some(json!([])), false, false),
-        (
-            Some(json!([{"aliasLabelName": "a", "jsonPath": "{.b}"}])),
-            false,
-            true,
-        ),
-        (
-            Some(json!([{"aliasLabelName": "a", "jsonPath": "{.b}"}])),
-            true,
-            false,
-        ),
+        (rules(), false, true),
+        (rules(), true, false),
     ] {
         let state = rules
             .as_ref()
