@@ -187,28 +187,62 @@ pub(in crate::clusters) mod tests {
         Timestamp::from_second(second).ok()
     }
 
-    fn seconds(s: u64) -> Duration {
-        Duration::from_secs(s)
+    /// A cluster that is listened to, by seconds since that began.
+    struct Story {
+        start: Instant,
+        heard: Liveness,
     }
+
+    impl Story {
+        fn new(ready: &Condition) -> Self {
+            let start = Instant::now();
+            Self {
+                start,
+                heard: Liveness::new(Some(ready), start, start),
+            }
+        }
+
+        fn at(&self, second: u64) -> Instant {
+            self.start + Duration::from_secs(second)
+        }
+
+        fn judge(&self, second: u64) -> Verdict {
+            self.heard.judge(GRACES, self.at(second))
+        }
+
+        fn until(&self, second: u64) -> Verdict {
+            Verdict::Until(self.at(second))
+        }
+
+        fn lease(&mut self, renewed: Option<Timestamp>, second: u64) {
+            let at = self.at(second);
+            self.heard.lease(renewed, at);
+        }
+
+        fn report(&mut self, second: u64) {
+            let at = self.at(second);
+            self.heard.ready(Some(&ready("True")), at);
+        }
+
+        fn write_silence(&mut self) {
+            let silence = Silence::Stopped.condition(Timestamp::UNIX_EPOCH);
+            self.heard.wrote(silence);
+        }
+    }
+
+    const SILENT: Verdict = Verdict::Silent(Silence::Stopped);
 
     #[test]
     fn a_cluster_that_was_ready_when_we_took_over_gets_a_full_grace() {
-        let takeover = Instant::now();
-        let liveness = Liveness::new(Some(&ready("True")), takeover, takeover);
-        assert_eq!(
-            liveness.judge(GRACES, takeover + seconds(40)),
-            Verdict::Until(takeover + seconds(40))
-        );
-        assert_eq!(
-            liveness.judge(GRACES, takeover + Duration::from_millis(40_001)),
-            Verdict::Silent(Silence::Stopped)
-        );
+        let story = Story::new(&ready("True"));
+        assert_eq!(story.judge(40), story.until(40));
+        let over = story.at(40) + Duration::from_millis(1);
+        assert_eq!(story.heard.judge(GRACES, over), SILENT);
     }
 
     #[test]
     fn every_new_renewal_is_a_sign_of_life_whatever_the_members_clock_says() {
-        let start = Instant::now();
-        let mut liveness = Liveness::new(Some(&ready("True")), start, start);
+        let mut story = Story::new(&ready("True"));
         for (at, renewed, heard) in [
             (5, renewal(4_000_000_000), 5),
             (10, renewal(4_000_000_000), 5),
@@ -216,86 +250,54 @@ pub(in crate::clusters) mod tests {
             (20, None, 15),
             (25, renewal(4_000_000_001), 25),
         ] {
-            liveness.lease(renewed, start + seconds(at));
-            assert_eq!(
-                liveness.judge(GRACES, start + seconds(at)),
-                Verdict::Until(start + seconds(heard + 40)),
-                "at {at}"
-            );
+            story.lease(renewed, at);
+            assert_eq!(story.judge(at), story.until(heard + 40), "at {at}");
         }
     }
 
     #[test]
     fn our_own_unknown_is_no_sign_of_life_and_a_posted_status_ends_it() {
-        let start = Instant::now();
-        let mut liveness = Liveness::new(Some(&ready("True")), start, start);
-        liveness.wrote(Silence::Stopped.condition(Timestamp::UNIX_EPOCH));
-        assert_eq!(
-            liveness.judge(GRACES, start + seconds(100)),
-            Verdict::Settled
-        );
-        liveness.lease(renewal(1), start + seconds(101));
-        assert_eq!(
-            liveness.judge(GRACES, start + seconds(101)),
-            Verdict::Settled,
-            "a lease says nothing of health"
-        );
-        liveness.ready(Some(&ready("True")), start + seconds(102));
-        assert_eq!(
-            liveness.judge(GRACES, start + seconds(102)),
-            Verdict::Until(start + seconds(142))
-        );
+        let mut story = Story::new(&ready("True"));
+        story.write_silence();
+        assert_eq!(story.judge(100), Verdict::Settled);
+        story.lease(renewal(1), 101);
+        let judged = story.judge(101);
+        assert_eq!(judged, Verdict::Settled, "a lease says nothing of health");
+        story.report(102);
+        assert_eq!(story.judge(102), story.until(142));
     }
 
     #[test]
     fn an_agent_that_reports_and_does_not_renew_its_lease_is_told_from_one_that_is_silent() {
-        let start = Instant::now();
-        let mut liveness = Liveness::new(Some(&ready("True")), start, start);
-        liveness.lease(renewal(1), start + seconds(10));
-        liveness.wrote(ready("Unknown"));
-        assert!(!liveness.lacks_renewals(GRACES), "it is silent");
-        liveness.ready(Some(&ready("True")), start + seconds(51));
-        assert!(liveness.lacks_renewals(GRACES), "only its status came");
-        liveness.lease(renewal(2), start + seconds(52));
-        assert!(!liveness.lacks_renewals(GRACES), "it is renewed again");
+        let mut story = Story::new(&ready("True"));
+        story.lease(renewal(1), 10);
+        story.heard.wrote(ready("Unknown"));
+        assert!(!story.heard.lacks_renewals(GRACES), "it is silent");
+        story.report(51);
+        assert!(story.heard.lacks_renewals(GRACES), "only its status came");
+        story.lease(renewal(2), 52);
+        assert!(!story.heard.lacks_renewals(GRACES), "it is renewed again");
     }
 
     #[test]
     fn time_given_back_moves_the_deadline_but_never_past_a_full_grace() {
-        let start = Instant::now();
-        let mut liveness = Liveness::new(Some(&ready("True")), start, start);
-        liveness.give_back(seconds(15), start + seconds(30));
-        assert_eq!(
-            liveness.judge(GRACES, start + seconds(30)),
-            Verdict::Until(start + seconds(55))
-        );
-        liveness.give_back(seconds(500), start + seconds(50));
-        assert_eq!(
-            liveness.judge(GRACES, start + seconds(50)),
-            Verdict::Until(start + seconds(90))
-        );
+        let mut story = Story::new(&ready("True"));
+        for (lost, now, expected) in [(15, 30, 55), (500, 50, 90)] {
+            let at = story.at(now);
+            story.heard.give_back(Duration::from_secs(lost), at);
+            assert_eq!(story.judge(now), story.until(expected));
+        }
     }
 
     #[test]
     fn a_cluster_that_refused_the_credentials_of_the_fleet_before_it_fell_silent_is_silent() {
-        let start = Instant::now();
         let mut refused = ready("Unknown");
         refused.reason = CREDENTIALS_REFUSED.to_owned();
-        let mut liveness = Liveness::new(Some(&refused), start, start);
-        liveness.lease(renewal(1), start + seconds(30));
-        assert_eq!(
-            liveness.judge(GRACES, start + seconds(60)),
-            Verdict::Until(start + seconds(70)),
-            "its agent is alive"
-        );
-        assert_eq!(
-            liveness.judge(GRACES, start + seconds(71)),
-            Verdict::Silent(Silence::Stopped)
-        );
-        liveness.wrote(Silence::Stopped.condition(Timestamp::UNIX_EPOCH));
-        assert_eq!(
-            liveness.judge(GRACES, start + seconds(200)),
-            Verdict::Settled
-        );
+        let mut story = Story::new(&refused);
+        story.lease(renewal(1), 30);
+        assert_eq!(story.judge(60), story.until(70), "its agent is alive");
+        assert_eq!(story.judge(71), SILENT);
+        story.write_silence();
+        assert_eq!(story.judge(200), Verdict::Settled);
     }
 }

@@ -27,38 +27,19 @@ fn of_a_large_fleet_exactly_the_silent_clusters_are_due() {
         silent.iter().all(|(tick, _)| *tick == 8),
         "heard at 30 s, silent right after 70 s, seen at 80 s"
     );
-    assert!(
-        tracker
-            .next_timer()
-            .is_some_and(|at| at > start + Duration::from_mins(2))
-    );
+    assert!(tracker.next_timer() > Some(start + Duration::from_mins(2)));
 }
 
 #[test]
 fn a_cluster_older_than_our_watch_gets_its_start_up_grace_from_us() {
     let start = Instant::now();
     let mut tracker = LivenessTracker::new(GRACES, start);
-    tracker.cluster(
-        "old",
-        None,
-        Duration::from_secs(10_000),
-        start + Duration::from_secs(1),
-    );
-    tracker.cluster(
-        "new",
-        None,
-        Duration::from_secs(5),
-        start + Duration::from_secs(100),
-    );
-    let until = |name: &str| tracker.judge(name, start);
-    assert_eq!(
-        until("old"),
-        Some(Verdict::Until(start + Duration::from_mins(1)))
-    );
-    assert_eq!(
-        until("new"),
-        Some(Verdict::Until(start + Duration::from_secs(155)))
-    );
+    for (name, age, seen, until) in [("old", 10_000, 1, 60), ("new", 5, 100, 155)] {
+        let [age, seen, until] = [age, seen, until].map(Duration::from_secs);
+        tracker.cluster(name, None, age, start + seen);
+        let judged = tracker.judge(name, start);
+        assert_eq!(judged, Some(Verdict::Until(start + until)), "{name}");
+    }
 }
 
 #[test]
@@ -69,18 +50,12 @@ fn a_cluster_that_reports_and_then_falls_silent_is_due_after_the_monitor_grace()
     let mut tracker = LivenessTracker::new(GRACES, start);
     let is_new = tracker.cluster("m", None, Duration::ZERO, start);
     assert!(is_new, "its lease is to be told again");
-    assert_eq!(
-        tracker.next_timer(),
-        Some(second(59)),
-        "nothing was heard yet"
-    );
+    let next = tracker.next_timer();
+    assert_eq!(next, Some(second(59)), "nothing was heard yet");
     tracker.lease("m", renewal(2), second(2));
     assert!(!tracker.cluster("m", Some(&ready("True")), Duration::ZERO, second(3)));
-    assert_eq!(
-        tracker.next_timer(),
-        Some(second(42)),
-        "the start-up grace ends with the first report"
-    );
+    // The start-up grace ends with the first report.
+    assert_eq!(tracker.next_timer(), Some(second(42)));
     assert!(tracker.due(second(43)).silent.is_empty());
     assert_eq!(tracker.due(second(44)).silent, ["m"]);
 }
@@ -104,15 +79,10 @@ fn the_api_is_asked_about_a_silence_shortly_before_it_is_too_long() {
     assert_eq!(over.silent, ["dead"]);
     assert!(over.confirm.is_empty());
     assert!(tracker.is_confirmed("dead", millis(40_001)));
-    assert!(
-        !tracker.is_confirmed("dead", millis(41_002)),
-        "an old answer says nothing"
-    );
-    assert_eq!(
-        tracker.next_timer(),
-        Some(millis(78_050)),
-        "the renewal counts"
-    );
+    let is_confirmed = tracker.is_confirmed("dead", millis(41_002));
+    assert!(!is_confirmed, "an old answer says nothing");
+    let next = tracker.next_timer();
+    assert_eq!(next, Some(millis(78_050)), "the renewal counts");
 }
 
 #[test]
@@ -136,10 +106,8 @@ fn a_forgotten_cluster_leaves_no_timer() {
     tracker.cluster("gone", Some(&ready("True")), Duration::ZERO, start);
     tracker.forget("gone");
     assert_eq!(tracker.next_timer(), None);
-    assert_eq!(
-        tracker.due(start + Duration::from_secs(100)),
-        Due::default()
-    );
+    let due = tracker.due(start + Duration::from_secs(100));
+    assert_eq!(due, Due::default());
 }
 
 #[test]

@@ -73,6 +73,15 @@ async fn report(stand: &Stand, agent: &str, peer: &str, reach: Reach) {
     pass(1).await;
 }
 
+/// Has two agents report the same about peers.
+async fn both_report(stand: &Stand, agents: [&str; 2], peers: &[&str], reach: Reach) {
+    for agent in agents {
+        for peer in peers {
+            report(stand, agent, peer, reach).await;
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn agents_are_asked_once_to_watch_the_others_and_a_fleet_at_rest_writes_nothing() {
     let stand = stand(2, three()).await;
@@ -88,28 +97,20 @@ async fn agents_are_asked_once_to_watch_the_others_and_a_fleet_at_rest_writes_no
 #[tokio::test(start_paused = true)]
 async fn a_cluster_is_lost_when_two_have_lost_it_and_seen_when_one_sees_it() {
     let stand = stand(2, three()).await;
-    for witness in ["m2", "m3"] {
-        report(&stand, witness, "m1", Reach::Reached).await;
-    }
+    both_report(&stand, ["m2", "m3"], &["m1"], Reach::Reached).await;
     assert_eq!(seen(&stand, "m1"), says("True", "Reached"));
     set(&stand, "m1", READY, "Unknown", "ClusterStatusUnknown");
     report(&stand, "m2", "m1", Reach::Lost).await;
-    assert_eq!(
-        seen(&stand, "m1"),
-        says("True", "Reached"),
-        "one changes nothing"
-    );
+    let told = seen(&stand, "m1");
+    assert_eq!(told, says("True", "Reached"), "one changes nothing");
     report(&stand, "m3", "m1", Reach::Lost).await;
     assert_eq!(seen(&stand, "m1"), says("False", "NotReached"));
     let told = ("m1".to_owned(), "LostByPeers".to_owned());
     assert_eq!(stand.api.told().await, std::slice::from_ref(&told));
     stand.api.forget();
     pass(200).await;
-    assert_eq!(
-        stand.api.writes(),
-        [],
-        "it stays lost, and that is written once"
-    );
+    // It stays lost, and that is written once.
+    assert_eq!(stand.api.writes(), []);
     report(&stand, "m2", "m1", Reach::Reached).await;
     assert_eq!(seen(&stand, "m1"), says("True", "Reached"));
     let told = ("m1".to_owned(), "SeenByPeers".to_owned());
@@ -119,8 +120,7 @@ async fn a_cluster_is_lost_when_two_have_lost_it_and_seen_when_one_sees_it() {
 #[tokio::test(start_paused = true)]
 async fn the_word_of_a_silent_witness_does_not_count() {
     let stand = stand(2, three()).await;
-    report(&stand, "m2", "m1", Reach::Reached).await;
-    report(&stand, "m3", "m1", Reach::Reached).await;
+    both_report(&stand, ["m2", "m3"], &["m1"], Reach::Reached).await;
     for name in ["m1", "m2", "m3"] {
         set(&stand, name, READY, "Unknown", "ClusterStatusUnknown");
     }
@@ -131,8 +131,7 @@ async fn the_word_of_a_silent_witness_does_not_count() {
 #[tokio::test(start_paused = true)]
 async fn a_cluster_that_is_ready_is_lost_for_five_minutes_at_most() {
     let stand = stand(2, three()).await;
-    report(&stand, "m2", "m1", Reach::Lost).await;
-    report(&stand, "m3", "m1", Reach::Lost).await;
+    both_report(&stand, ["m2", "m3"], &["m1"], Reach::Lost).await;
     assert_eq!(seen(&stand, "m1"), says("False", "NotReached"));
     pass(301).await;
     assert_eq!(seen(&stand, "m1"), says("Unknown", "TooFewWitnesses"));
@@ -217,23 +216,9 @@ async fn the_loss_of_the_other_one_of_two_regions_is_seen_and_a_cut_between_both
         cluster
     };
     let stand = stand(2, ["eu1", "eu2", "us1", "us2"].map(place).to_vec()).await;
-    for (witness, peer) in [
-        ("us1", "eu1"),
-        ("us1", "eu2"),
-        ("us2", "eu1"),
-        ("us2", "eu2"),
-    ] {
-        report(&stand, witness, peer, Reach::Reached).await;
-    }
+    both_report(&stand, ["us1", "us2"], &["eu1", "eu2"], Reach::Reached).await;
     set(&stand, "eu1", READY, "Unknown", "ClusterStatusUnknown");
-    for (witness, peer) in [
-        ("us1", "eu1"),
-        ("us1", "eu2"),
-        ("us2", "eu1"),
-        ("us2", "eu2"),
-    ] {
-        report(&stand, witness, peer, Reach::Lost).await;
-    }
+    both_report(&stand, ["us1", "us2"], &["eu1", "eu2"], Reach::Lost).await;
     pass(20).await;
     // What us1 and us2 say of eu1 may come from a trouble between both regions: eu2 lives.
     assert_eq!(seen(&stand, "eu1"), says("Unknown", "TooFewWitnesses"));
