@@ -147,6 +147,8 @@ mod tests {
     use super::*;
     use crate::fleet::testing::at;
 
+    const OURS: &[&str] = &["karmada.io/cluster-controller"];
+
     fn cluster(ready: &str, finalizers: &[&str]) -> Cluster {
         serde_json::from_value(json!({
             "metadata": {"name": "member1", "resourceVersion": "7", "finalizers": finalizers},
@@ -179,19 +181,13 @@ mod tests {
             patch["spec"]["taints"][0]["key"],
             "cluster.karmada.io/not-ready"
         );
-        assert_eq!(
-            missing(
-                &cluster("True", &["karmada.io/cluster-controller"]),
-                None,
-                at(5)
-            ),
-            Changes::default()
-        );
+        let more = missing(&cluster("True", OURS), None, at(5));
+        assert_eq!(more, Changes::default());
     }
 
     #[test]
     fn the_last_taint_is_removed_by_null() {
-        let mut recovered = cluster("True", &["karmada.io/cluster-controller"]);
+        let mut recovered = cluster("True", OURS);
         recovered.spec.taints = missing(&cluster("False", &[]), None, at(5)).taints.unwrap();
         assert_eq!(
             missing(&recovered, None, at(9)).patch.unwrap()["spec"],
@@ -202,7 +198,7 @@ mod tests {
     #[test]
     fn a_cluster_that_shares_its_identity_with_another_is_closed() {
         for (unique, taints) in [("True", 0), ("Unknown", 0), ("False", 1)] {
-            let mut cluster = cluster("True", &["karmada.io/cluster-controller"]);
+            let mut cluster = cluster("True", OURS);
             let condition = conditions::new(condition::UNIQUE_IDENTITY, unique, "R", "", at(0));
             let status = cluster.status.as_mut().unwrap();
             status.conditions.push(condition);
@@ -213,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_taint_that_falls_due_later_is_told_though_nothing_is_written_yet() {
-        let mut silent = cluster("Unknown", &["karmada.io/cluster-controller"]);
+        let mut silent = cluster("Unknown", OURS);
         let classic = Some(Duration::from_mins(5));
         silent.spec.taints = missing(&silent, classic, at(5)).taints.unwrap();
         let later = missing(&silent, classic, at(6));
@@ -223,66 +219,22 @@ mod tests {
 
     #[test]
     fn a_cluster_leaves_step_by_step() {
-        let ours: &[&str] = &["karmada.io/cluster-controller"];
+        use DeletionStep::{
+            AwaitBindings, AwaitNamespace, DeleteNamespace, DeleteWorks, Nothing, Release,
+            ReleaseWorks,
+        };
+        let (there, going) = (Some(false), Some(true));
+        let theirs: &[&str] = &["other"];
         for (ready, namespace, has_held_works, is_named, finalizers, expected) in [
-            (
-                "Unknown",
-                Some(false),
-                true,
-                true,
-                ours,
-                DeletionStep::ReleaseWorks,
-            ),
-            (
-                "True",
-                Some(false),
-                true,
-                true,
-                ours,
-                DeletionStep::DeleteWorks,
-            ),
-            (
-                "True",
-                Some(false),
-                false,
-                true,
-                ours,
-                DeletionStep::DeleteNamespace,
-            ),
-            (
-                "Unknown",
-                Some(false),
-                false,
-                true,
-                ours,
-                DeletionStep::DeleteNamespace,
-            ),
-            (
-                "True",
-                Some(true),
-                true,
-                true,
-                ours,
-                DeletionStep::AwaitNamespace,
-            ),
-            (
-                "Unknown",
-                Some(true),
-                true,
-                true,
-                ours,
-                DeletionStep::ReleaseWorks,
-            ),
-            ("True", None, false, true, ours, DeletionStep::AwaitBindings),
-            ("True", None, false, false, ours, DeletionStep::Release),
-            (
-                "True",
-                None,
-                false,
-                false,
-                &["other"],
-                DeletionStep::Nothing,
-            ),
+            ("Unknown", there, true, true, OURS, ReleaseWorks),
+            ("True", there, true, true, OURS, DeleteWorks),
+            ("True", there, false, true, OURS, DeleteNamespace),
+            ("Unknown", there, false, true, OURS, DeleteNamespace),
+            ("True", going, true, true, OURS, AwaitNamespace),
+            ("Unknown", going, true, true, OURS, ReleaseWorks),
+            ("True", None, false, true, OURS, AwaitBindings),
+            ("True", None, false, false, OURS, Release),
+            ("True", None, false, false, theirs, Nothing),
         ] {
             let cluster = cluster(ready, finalizers);
             let deletion = DeletionState {
@@ -298,7 +250,7 @@ mod tests {
 
     #[test]
     fn the_works_of_a_push_cluster_are_released_only_where_this_control_plane_connects_to_it() {
-        let mut cluster = cluster("False", &["karmada.io/cluster-controller"]);
+        let mut cluster = cluster("False", OURS);
         cluster.spec.sync_mode = ClusterSyncMode::Push;
         for (connects, expected) in [
             (true, DeletionStep::ReleaseWorks),

@@ -97,68 +97,24 @@ mod tests {
             "gracefulEvictionTasks": [{"fromCluster": "m3", "reason": "ApplicationFailure", "producer": "p"}],
         }))
         .unwrap();
-        let m1 = |since: i64| json!({"m1": since});
-        let none: [&str; 0] = [];
+        let (none, m1) = (&json!({}), &json!({"m1": 0}));
+        let (both, others) = (&json!({"m1": 0, "m2": 20}), &json!({"m3": 0, "m4": 0}));
+        let says = |health: Option<&str>| json!({"m1": health});
+        let (ill, unsaid) = (&says(Some("Unhealthy")), &says(None));
+        let (well, unknown) = (&says(Some("Healthy")), &says(Some("Unknown")));
+        let two_ill = &json!({"m1": "Unhealthy", "m2": "Unhealthy"});
+        let others_ill = &json!({"m3": "Unhealthy", "m4": "Unhealthy"});
         for (known, reports, now, since, leave, next) in [
-            (
-                json!({}),
-                json!({"m1": "Unhealthy"}),
-                0,
-                m1(0),
-                &none[..],
-                Some(30),
-            ),
-            (
-                m1(0),
-                json!({"m1": "Unhealthy"}),
-                30,
-                m1(0),
-                &none[..],
-                Some(30),
-            ),
-            (
-                m1(0),
-                json!({"m1": "Unhealthy"}),
-                31,
-                m1(0),
-                &["m1"][..],
-                None,
-            ),
-            (
-                m1(0),
-                json!({"m1": "Healthy"}),
-                31,
-                json!({}),
-                &none[..],
-                None,
-            ),
-            (
-                m1(0),
-                json!({"m1": "Unknown"}),
-                31,
-                json!({}),
-                &none[..],
-                None,
-            ),
-            (m1(0), json!({"m1": null}), 31, m1(0), &none[..], None),
-            (m1(0), json!({}), 31, m1(0), &none[..], None),
-            (
-                json!({"m1": 0, "m2": 20}),
-                json!({"m1": "Unhealthy", "m2": "Unhealthy"}),
-                31,
-                json!({"m1": 0, "m2": 20}),
-                &["m1"][..],
-                Some(50),
-            ),
+            (none, ill, 0, m1, &[][..], Some(30)),
+            (m1, ill, 30, m1, &[], Some(30)),
+            (m1, ill, 31, m1, &["m1"], None),
+            (m1, well, 31, none, &[], None),
+            (m1, unknown, 31, none, &[], None),
+            (m1, unsaid, 31, m1, &[], None),
+            (m1, none, 31, m1, &[], None),
+            (both, two_ill, 31, both, &["m1"], Some(50)),
             // It is leaving m3, and is not assigned to m4.
-            (
-                json!({"m3": 0, "m4": 0}),
-                json!({"m3": "Unhealthy", "m4": "Unhealthy"}),
-                99,
-                json!({}),
-                &none[..],
-                None,
-            ),
+            (others, others_ill, 99, none, &[], None),
         ] {
             let stamps = |of: &Value| -> Since {
                 let pairs = of.as_object().unwrap().iter();
@@ -179,12 +135,12 @@ mod tests {
                 Duration::from_secs(30),
                 &spec,
                 &items,
-                &stamps(&known),
+                &stamps(known),
                 at(now),
             );
             let expected = Verdict {
-                since: stamps(&since),
-                leave: leave.iter().map(|&cluster| cluster.to_owned()).collect(),
+                since: stamps(since),
+                leave: leave.iter().map(|it: &&str| (*it).to_owned()).collect(),
                 next: next.map(at),
             };
             assert_eq!(got, expected, "{known} {reports} {now}");

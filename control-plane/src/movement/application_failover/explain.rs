@@ -266,6 +266,7 @@ fn unhealthy_in(cluster: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fleet::testing::at;
 
     fn rate() -> Obstacle {
         let cause = "failing".to_owned();
@@ -277,46 +278,53 @@ mod tests {
         Obstacle::Eviction(EvictionState::Nowhere { cause, why })
     }
 
+    /// Returns the state of an application that is held in a cluster since the beginning.
+    fn held(cluster: &str, why: Obstacle) -> FailoverState {
+        FailoverState::Held {
+            cluster: cluster.to_owned(),
+            since: at(0),
+            why,
+        }
+    }
+
+    fn left(mode: &str, without_state: bool) -> FailoverState {
+        FailoverState::Left(Move {
+            from: "m1".to_owned(),
+            since: at(0),
+            to: "m2".to_owned(),
+            mode: mode.to_owned(),
+            without_state,
+        })
+    }
+
     #[test]
     fn every_turn_names_the_cluster_and_the_reason() {
-        let at = |second| Timestamp::from_second(second).unwrap();
-        let (cluster, since) = ("m1".to_owned(), at(0));
-        let held = |why: Obstacle| FailoverState::Held {
-            cluster: cluster.clone(),
-            since,
-            why,
-        };
-        let left = |mode: &str, without_state| {
-            FailoverState::Left(Move {
-                from: cluster.clone(),
-                since,
-                to: "m2".to_owned(),
-                mode: mode.to_owned(),
-                without_state,
-            })
-        };
         for (state, reason, message) in [
             (
                 FailoverState::Tolerated {
-                    cluster: cluster.clone(),
-                    since,
+                    cluster: "m1".to_owned(),
+                    since: at(0),
                     until: at(300),
                 },
                 "WaitingForToleration",
                 "the application has been unhealthy in m1 since 1970-01-01T00:00:00Z: it stays until 1970-01-01T00:05:00Z",
             ),
             (
-                held(nowhere(
-                    "no other cluster could take it: the placement would be empty",
-                )),
+                held(
+                    "m1",
+                    nowhere("no other cluster could take it: the placement would be empty"),
+                ),
                 "NowhereToGo",
                 "the application has been unhealthy in m1 since 1970-01-01T00:00:00Z, has to leave and stays: no other cluster could take it: the placement would be empty",
             ),
             (
-                held(Obstacle::Rests {
-                    moves: 2,
-                    until: at(60),
-                }),
+                held(
+                    "m1",
+                    Obstacle::Rests {
+                        moves: 2,
+                        until: at(60),
+                    },
+                ),
                 "MovedLately",
                 "the application has been unhealthy in m1 since 1970-01-01T00:00:00Z, has to leave and stays: it was moved 2 times lately; it may leave again from 1970-01-01T00:01:00Z on",
             ),
@@ -340,12 +348,7 @@ mod tests {
 
     #[test]
     fn that_there_is_no_place_is_not_written_again_for_other_numbers() {
-        let at = |second| Timestamp::from_second(second).unwrap();
-        let held = |cluster: &str, room: &str| FailoverState::Held {
-            cluster: cluster.to_owned(),
-            since: at(0),
-            why: nowhere(room),
-        };
+        let held = |cluster: &str, room: &str| held(cluster, nowhere(room));
         let told = held("m1", "3 free").condition(at(10));
         for (state, told, now, repeats) in [
             (held("m1", "4 free"), Some(&told), 20, true),
@@ -365,44 +368,24 @@ mod tests {
 
     #[test]
     fn what_somebody_may_have_to_do_something_about_is_a_warning() {
-        let since = Timestamp::UNIX_EPOCH;
-        let held = |why| FailoverState::Held {
-            cluster: "m1".to_owned(),
-            since,
-            why,
-        };
-        let left = |without_state| {
-            FailoverState::Left(Move {
-                from: "m1".to_owned(),
-                since,
-                to: "m2".to_owned(),
-                mode: "Directly".to_owned(),
-                without_state,
-            })
-        };
         for (state, severity) in [
-            (held(rate()), EventType::Normal),
-            (held(nowhere("full")), EventType::Warning),
-            (left(false), EventType::Normal),
-            (left(true), EventType::Warning),
+            (held("m1", rate()), EventType::Normal),
+            (held("m1", nowhere("full")), EventType::Warning),
+            (left("Directly", false), EventType::Normal),
+            (left("Directly", true), EventType::Warning),
             (FailoverState::Withdrawn, EventType::Normal),
         ] {
             assert_eq!(state.severity(), severity, "{state:?}");
         }
         for (reason, expected) in [(DEPENDENCIES, true), (HEALTH, true), ("Other", false)] {
-            let condition = conditions::new(CONDITION, "False", reason, "", since);
+            let condition = conditions::new(CONDITION, "False", reason, "", at(0));
             assert_eq!(is_not_followed(&condition), expected, "{reason}");
         }
     }
 
     #[test]
     fn a_condition_that_is_over_is_told_again() {
-        let at = |second| Timestamp::from_second(second).unwrap();
-        let state = FailoverState::Held {
-            cluster: "m1".to_owned(),
-            since: at(0),
-            why: nowhere("full"),
-        };
+        let state = held("m1", nowhere("full"));
         let mut told = state.condition(at(1));
         assert!(state.repeats(Some(&told), at(1), at(2)));
         told.status = conditions::FALSE.to_owned();

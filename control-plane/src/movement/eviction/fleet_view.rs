@@ -313,29 +313,18 @@ mod tests {
 
     #[test]
     fn a_label_or_a_taint_that_comes_or_goes_helps_soon() {
-        let (none, plain) = (json!([]), json!({}));
-        let taint = |key: &str| json!({"key": key, "effect": "NoSchedule"});
+        let with = |taints: &[&str], labels: serde_json::Value| {
+            let taint = |key: &&str| json!({"key": key, "effect": "NoSchedule"});
+            let taints: Vec<_> = taints.iter().map(taint).collect();
+            cluster(&json!(taints), &labels)
+        };
+        let tainted = |taints| with(taints, json!({}));
+        let labelled = with(&[], json!({"a": "b"}));
         for (what, old, new) in [
-            (
-                "labelled",
-                cluster(&none, &plain),
-                cluster(&none, &json!({"a": "b"})),
-            ),
-            (
-                "tainted",
-                cluster(&none, &plain),
-                cluster(&json!([taint("a")]), &plain),
-            ),
-            (
-                "freed",
-                cluster(&json!([taint("a")]), &plain),
-                cluster(&none, &plain),
-            ),
-            (
-                "freed of one of two",
-                cluster(&json!([taint("a"), taint("b")]), &plain),
-                cluster(&json!([taint("b")]), &plain),
-            ),
+            ("labelled", tainted(&[]), labelled),
+            ("tainted", tainted(&[]), tainted(&["a"])),
+            ("freed", tainted(&["a"]), tainted(&[])),
+            ("freed of one", tainted(&["a", "b"]), tainted(&["b"])),
         ] {
             assert_eq!(effect(Some(&old), &new).helps_after, Some(SOON), "{what}");
         }

@@ -273,69 +273,36 @@ pub(super) mod tests {
         let said = |notes: &[Note]| explain::condition(notes, jiff::Timestamp::UNIX_EPOCH);
         let stranded = said(&[nowhere("m1", "full")]);
         let stays = |cluster| {
-            let (rule, taints) = (
-                crate::movement::eviction::judge::Stay::NotAsked,
-                "x".to_owned(),
-            );
-            let since = None;
-            note(
-                cluster,
-                EvictionState::Stays {
-                    rule,
-                    taints,
-                    since,
-                },
-            )
+            let state = EvictionState::Stays {
+                rule: crate::movement::eviction::judge::Stay::NotAsked,
+                taints: "x".to_owned(),
+                since: None,
+            };
+            note(cluster, state)
         };
         let (cause, why) = ("x".to_owned(), "of an upgrade".to_owned());
         let paused = said(&[note("m1", EvictionState::Paused { cause, why })]);
+        let over = said(&[note("m1", EvictionState::Recovered)]);
+        let (one, full) = (queued("m1"), nowhere("m1", "full"));
+        let (two, twice) = ([&one, &queued("m2")], [&one, &one]);
+        let (need_not, judged) = ([&one, &stays("m2")], [&full, &one]);
         for (what, known, notes, second, expected) in [
-            ("it was said", &stranded, vec![queued("m1")], 1, Some(59)),
-            ("for long", &stranded, vec![queued("m1")], 60, None),
-            ("of another", &stranded, vec![queued("m2")], 1, None),
-            (
-                "of one",
-                &stranded,
-                vec![queued("m1"), queued("m2")],
-                1,
-                None,
-            ),
-            (
-                "and need not leave another",
-                &stranded,
-                vec![queued("m1"), stays("m2")],
-                1,
-                Some(59),
-            ),
-            ("need not leave it", &stranded, vec![stays("m1")], 1, None),
-            ("nothing", &None, vec![queued("m1")], 1, None),
-            ("a pause", &paused, vec![queued("m1")], 1, None),
-            (
-                "it is over",
-                &said(&[note("m1", EvictionState::Recovered)]),
-                vec![queued("m1")],
-                1,
-                None,
-            ),
-            (
-                "twice",
-                &stranded,
-                vec![queued("m1"), queued("m1")],
-                1,
-                Some(59),
-            ),
-            ("judged", &stranded, vec![nowhere("m1", "gone")], 1, None),
-            (
-                "judged, then queued",
-                &stranded,
-                vec![nowhere("m1", "full"), queued("m1")],
-                1,
-                None,
-            ),
+            ("it was said", &stranded, &[&one][..], 1, Some(59)),
+            ("for long", &stranded, &[&one], 60, None),
+            ("of another", &stranded, &[&queued("m2")], 1, None),
+            ("of one", &stranded, &two, 1, None),
+            ("need not leave another", &stranded, &need_not, 1, Some(59)),
+            ("need not leave it", &stranded, &[&stays("m1")], 1, None),
+            ("nothing", &None, &[&one], 1, None),
+            ("a pause", &paused, &[&one], 1, None),
+            ("it is over", &over, &[&one], 1, None),
+            ("twice", &stranded, &twice, 1, Some(59)),
+            ("judged", &stranded, &[&nowhere("m1", "gone")], 1, None),
+            ("judged, then queued", &stranded, &judged, 1, None),
         ] {
             let mut book = PendingNotes::default();
             for note in notes {
-                book.take(note, start);
+                book.take(Note::clone(note), start);
             }
             let wait = book.wait(known.as_ref(), later(second));
             assert_eq!(wait.map(|it| it.as_secs()), expected, "{what}");

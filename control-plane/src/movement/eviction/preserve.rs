@@ -101,41 +101,33 @@ mod tests {
         let from =
             |cluster: &str, status: Value| json!([{"clusterName": cluster, "status": status}]);
         let job = |id: &str| json!({"jobStatus": {"jobID": id}});
+        let of_other = from("member2", job("7f"));
+        let unsaid = json!([{"clusterName": "member1"}]);
+        let uncollected =
+            Err("the application status has not yet been collected from Cluster(member1)");
         for (rules, reported, expected) in [
-            (json!([]), json!([]), Ok(json!({}))),
+            (&json!([]), json!([]), Ok(json!({}))),
+            (&id, from("member1", job("7f")), Ok(json!({"job-id": "7f"}))),
             (
-                id.clone(),
-                from("member1", job("7f")),
-                Ok(json!({"job-id": "7f"})),
-            ),
-            (
-                twice,
+                &twice,
                 from("member1", json!({"a": 1, "b": 2})),
                 Ok(json!({"id": "2"})),
             ),
+            (&id, of_other, uncollected.clone()),
+            (&id, unsaid, uncollected),
             (
-                id.clone(),
-                from("member2", job("7f")),
-                Err("the application status has not yet been collected from Cluster(member1)"),
-            ),
-            (
-                id.clone(),
-                json!([{"clusterName": "member1"}]),
-                Err("the application status has not yet been collected from Cluster(member1)"),
-            ),
-            (
-                id.clone(),
+                &id,
                 from("member1", json!({})),
                 Err("label \"job-id\": \"jobStatus\" is not found"),
             ),
             (
-                id,
+                &id,
                 from("member1", job("not a label")),
                 Err("label \"job-id\" cannot have the value \"not a label\""),
             ),
         ] {
             assert_eq!(
-                preserve(&rules, &reported),
+                preserve(rules, &reported),
                 expected.map_err(str::to_owned),
                 "{rules} of {reported}"
             );

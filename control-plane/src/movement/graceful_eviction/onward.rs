@@ -265,11 +265,22 @@ mod tests {
         work
     }
 
+    /// Returns that Work where it is refused and nothing is known of the object.
+    fn unseen() -> Value {
+        let mut work = work_in_m2(false, "Unknown");
+        work["status"]["manifestStatuses"] = json!([]);
+        work
+    }
+
+    fn ago(minutes: i64) -> jiff::Timestamp {
+        muster_shared::clock::calendar() - jiff::SignedDuration::from_mins(minutes)
+    }
+
     /// Returns the annotation of an eviction some minutes ago.
     fn evicted(minutes: i64) -> Value {
-        let at = muster_shared::clock::calendar() - jiff::SignedDuration::from_mins(minutes);
         let record = json!({
-            "from": "m1", "to": "m2", "mode": "Directly", "cause": "c", "at": at.to_string(),
+            "from": "m1", "to": "m2", "mode": "Directly", "cause": "c",
+            "at": ago(minutes).to_string(),
         });
         json!({"failover.muster.io/last-eviction": record.to_string()})
     }
@@ -306,13 +317,12 @@ mod tests {
     async fn a_workload_is_moved_on_from_a_cluster_that_has_refused_it_for_long() {
         let task = json!([{
             "fromCluster": "m1", "reason": "r", "producer": "p", "purgeMode": "Gracefully",
-            "gracePeriodSeconds": 40, "creationTimestamp": muster_shared::clock::calendar(),
+            "gracePeriodSeconds": 40, "creationTimestamp": ago(0),
         }]);
         let evicted = evicted(0);
         for (tasks, annotations) in [(&task, &json!({})), (&json!([]), &evicted)] {
             let binding = refused(false, tasks, annotations);
-            let mut work = work_in_m2(false, "Unknown");
-            work["status"]["manifestStatuses"] = json!([]);
+            let work = unseen();
             let early = targets_after(25, binding.clone(), work.clone()).await;
             assert_eq!(early, [] as [Value; 0], "what refuses it may end by itself");
             let writes = targets_after(120, binding, work).await;
@@ -321,26 +331,19 @@ mod tests {
             };
             assert_eq!(spec["clusters"], json!([{"name": "m3", "replicas": 2}]));
             let tasks = &spec["gracefulEvictionTasks"];
-            let left: Vec<&Value> = tasks.as_array().unwrap().iter().collect();
-            let from = left.iter().map(|it| it["fromCluster"].as_str().unwrap());
-            let from: Vec<&str> = from.collect();
-            assert_eq!(from.first(), Some(&"m2"), "{tasks}");
+            assert_eq!(tasks[0]["fromCluster"], "m2", "{tasks}");
             assert_eq!(tasks[0]["reason"], "NotApplied");
-            assert_eq!(
-                from.len(),
-                if annotations == &evicted { 1 } else { 2 },
-                "{tasks}"
-            );
+            let expected = if annotations == &evicted { 1 } else { 2 };
+            assert_eq!(tasks.as_array().unwrap().len(), expected, "{tasks}");
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_workload_is_moved_on_where_an_override_that_broke_since_lets_no_work_be_made() {
         let task = |minutes: i64| {
-            let at = muster_shared::clock::calendar() - jiff::SignedDuration::from_mins(minutes);
             json!([{
                 "fromCluster": "m1", "reason": "r", "producer": "p", "purgeMode": "Gracefully",
-                "gracePeriodSeconds": 7200, "creationTimestamp": at,
+                "gracePeriodSeconds": 7200, "creationTimestamp": ago(minutes),
             }])
         };
         let none = json!([]);
@@ -374,42 +377,21 @@ mod tests {
     async fn what_runs_what_was_never_moved_and_what_is_healthy_from_before_stay() {
         let evicted = evicted(0);
         let none = json!([]);
-        let mut unseen = work_in_m2(false, "Unknown");
-        unseen["status"]["manifestStatuses"] = json!([]);
-        let mut missing = unseen.clone();
+        let mut missing = unseen();
         missing["spec"]["suspendDispatching"] = json!(true);
         missing["status"]["conditions"][0]["reason"] = json!("ObjectsMissing");
+        let applied = refused(true, &none, &evicted);
+        let refused = |annotations: &Value| refused(false, &none, annotations);
+        let (ill, well) = ("Unhealthy", "Healthy");
         for (what, binding, work) in [
-            (
-                "it was deleted there while dispatching is suspended",
-                refused(false, &none, &evicted),
-                missing,
-            ),
-            (
-                "it is applied",
-                refused(true, &none, &evicted),
-                work_in_m2(true, "Healthy"),
-            ),
-            (
-                "it was placed there first",
-                refused(false, &none, &json!({})),
-                unseen.clone(),
-            ),
-            (
-                "it was moved there long ago",
-                refused(false, &none, &self::evicted(30)),
-                unseen,
-            ),
-            (
-                "a change of a copy that is not healthy was refused",
-                refused(false, &none, &evicted),
-                work_in_m2(false, "Unhealthy"),
-            ),
-            (
-                "a change of it was refused",
-                refused(false, &none, &evicted),
-                work_in_m2(false, "Healthy"),
-            ),
+            // While dispatching is suspended.
+            ("it was deleted there", refused(&evicted), missing),
+            ("it is applied", applied, work_in_m2(true, well)),
+            ("it was there first", refused(&json!({})), unseen()),
+            ("moved long ago", refused(&self::evicted(30)), unseen()),
+            // A change of it was refused, of a copy that is not healthy as well.
+            ("ill", refused(&evicted), work_in_m2(false, ill)),
+            ("well", refused(&evicted), work_in_m2(false, well)),
         ] {
             let writes = targets_after(300, binding, work).await;
             assert_eq!(writes, [] as [Value; 0], "{what}");
@@ -428,9 +410,7 @@ mod tests {
         ] {
             let mut binding = refused(false, &json!([]), &evicted(0));
             binding["spec"]["failover"] = failover.clone();
-            let mut work = work_in_m2(false, "Unknown");
-            work["status"]["manifestStatuses"] = json!([]);
-            let writes = targets_after(120, binding, work).await;
+            let writes = targets_after(120, binding, unseen()).await;
             let tasks = &writes[0]["gracefulEvictionTasks"];
             assert_eq!(tasks[0]["fromCluster"], "m2", "{failover}");
             assert_eq!(tasks[0]["purgeMode"], expected, "{failover}");
@@ -440,26 +420,20 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_copy_that_is_kept_for_ever_since_a_move_of_long_ago_makes_no_move_of_an_edit() {
         let kept = |minutes: i64| {
-            let at = muster_shared::clock::calendar() - jiff::SignedDuration::from_mins(minutes);
             json!([{
                 "fromCluster": "m1", "reason": "r", "producer": "p", "purgeMode": "Never",
-                "suppressDeletion": true, "creationTimestamp": at,
+                "suppressDeletion": true, "creationTimestamp": ago(minutes),
             }])
         };
         for (minutes, expected) in [(0, 1), (30 * 24 * 60, 0)] {
             let binding = refused(false, &kept(minutes), &json!({}));
-            let mut work = work_in_m2(false, "Unknown");
-            work["status"]["manifestStatuses"] = json!([]);
-            let writes = targets_after(120, binding, work).await;
+            let writes = targets_after(120, binding, unseen()).await;
             assert_eq!(writes.len(), expected, "{minutes}: {writes:?}");
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_target_that_is_not_left_keeps_no_other_one_that_refuses_the_workload() {
-        let ago = |minutes: i64| {
-            muster_shared::clock::calendar() - jiff::SignedDuration::from_mins(minutes)
-        };
         for (what, moved, since, is_paused) in [
             ("an edit was refused there", 20, 0, false),
             ("movement out of it is paused", 1, 1, true),
@@ -472,11 +446,10 @@ mod tests {
                 "spreadConstraints": [{"spreadByField": "cluster", "minGroups": 2, "maxGroups": 2}],
             });
             let work = |cluster: &str, minutes: i64| {
-                let mut work = work_in_m2(false, "Unknown");
+                let mut work = unseen();
                 work["metadata"]["namespace"] =
                     json!(muster_shared::names::execution_namespace(cluster));
                 work["status"]["conditions"][0]["lastTransitionTime"] = json!(ago(minutes));
-                work["status"]["manifestStatuses"] = json!([]);
                 work
             };
             let mut m2 = testing::cluster("m2");
@@ -516,10 +489,9 @@ mod tests {
             let mut binding = refused(false, &json!([]), &evicted(0));
             binding["metadata"]["name"] = json!(name);
             binding["spec"]["resource"]["name"] = json!(work_name);
-            let mut work = work_in_m2(false, "Unknown");
+            let mut work = unseen();
             work["metadata"]["name"] = json!(work_name);
             work["metadata"]["annotations"]["resourcebinding.karmada.io/name"] = json!(name);
-            work["status"]["manifestStatuses"] = json!([]);
             objects.extend([("resourcebindings", binding), ("works", work)]);
         }
         let mut stand = Stand::new(objects);
@@ -549,10 +521,8 @@ mod tests {
     async fn a_refusal_lasts_by_our_clock_whatever_that_of_the_member_says() {
         for hours in [-2, 0, 2] {
             let binding = refused(false, &json!([]), &evicted(0));
-            let mut work = work_in_m2(false, "Unknown");
-            work["status"]["manifestStatuses"] = json!([]);
-            let at = muster_shared::clock::calendar() + jiff::SignedDuration::from_hours(hours);
-            work["status"]["conditions"][0]["lastTransitionTime"] = json!(at);
+            let mut work = unseen();
+            work["status"]["conditions"][0]["lastTransitionTime"] = json!(ago(-60 * hours));
             let early = targets_after(25, binding.clone(), work.clone()).await;
             assert_eq!(early, [] as [Value; 0], "{hours}");
             let writes = targets_after(120, binding, work).await;
