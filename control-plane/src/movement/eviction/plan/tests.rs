@@ -286,33 +286,38 @@ fn a_failing_application_leaves_only_where_another_cluster_takes_it_over() {
     }
 }
 
+/// Returns a workload with a copy on each of two clusters.
+fn copied(replicas: i32, constraints: &Value) -> ResourceBindingSpec {
+    let targets = ["member1", "member2"].map(|it| json!({"name": it, "replicas": replicas}));
+    let placement = json!({
+        "clusterAffinity": {"clusterNames": ["member1", "member2"]},
+        "spreadConstraints": constraints,
+    });
+    let mut spec = spec(replicas, &json!(targets), &placement);
+    if replicas == 0 {
+        spec.replica_requirements = None;
+    }
+    spec
+}
+
+/// Returns the constraint that so many of two copies are enough.
+fn at_least(least: i64) -> Value {
+    json!([{"spreadByField": "cluster", "minGroups": least, "maxGroups": 2}])
+}
+
 #[test]
 fn a_copy_that_no_other_cluster_takes_over_stays_under_a_taint_and_leaves_a_drained_cluster() {
-    let copies = |replicas: i32, constraints: &Value| {
-        let targets = ["member1", "member2"].map(|it| json!({"name": it, "replicas": replicas}));
-        let placement = json!({
-            "clusterAffinity": {"clusterNames": ["member1", "member2"]},
-            "spreadConstraints": constraints,
-        });
-        let mut spec = spec(replicas, &json!(targets), &placement);
-        if replicas == 0 {
-            spec.replica_requirements = None;
-        }
-        spec
-    };
     let none = json!([]);
-    let at_least =
-        |least: i64| json!([{"spreadByField": "cluster", "minGroups": least, "maxGroups": 2}]);
     for (what, spec, tainted, drained) in [
-        ("replicas", copies(2, &none), Err("has it already"), Ok(1)),
+        ("replicas", copied(2, &none), Err("has it already"), Ok(1)),
         (
             "no replicas",
-            copies(0, &none),
+            copied(0, &none),
             Err("has it already"),
             Ok(1),
         ),
-        ("one is enough", copies(2, &at_least(1)), Ok(1), Ok(1)),
-        ("two have to be", copies(2, &at_least(2)), Err(""), Err("")),
+        ("one is enough", copied(2, &at_least(1)), Ok(1), Ok(1)),
+        ("two have to be", copied(2, &at_least(2)), Err(""), Err("")),
         ("the survivor takes its replicas", divided(), Ok(1), Ok(1)),
     ] {
         for (key, expected) in [
@@ -365,22 +370,6 @@ fn nobody_is_evicted_into_nowhere() {
     );
 }
 
-/// Returns a workload with a copy on each of two clusters, where one copy is enough.
-fn copied(replicas: i32) -> ResourceBindingSpec {
-    let mut spec = spec(
-        replicas,
-        &json!([{"name": "member1", "replicas": replicas}, {"name": "member2", "replicas": replicas}]),
-        &json!({
-            "clusterAffinity": {"clusterNames": ["member1", "member2"]},
-            "spreadConstraints": [{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 2}],
-        }),
-    );
-    if replicas == 0 {
-        spec.replica_requirements = None;
-    }
-    spec
-}
-
 #[test]
 fn a_copy_on_a_cluster_that_is_dying_itself_is_no_refuge() {
     let lost = json!([{"key": "cluster.karmada.io/unreachable", "effect": "NoSchedule"}]);
@@ -420,7 +409,7 @@ fn a_copy_on_a_cluster_that_is_dying_itself_is_no_refuge() {
         let snapshot = Snapshot::new(others.into_iter().chain([tainted("member1"), second]));
         for replicas in [2, 0] {
             for mode in [PurgeMode::Gracefully, PurgeMode::Directly] {
-                let spec = copied(replicas);
+                let spec = copied(replicas, &at_least(1));
                 let leave = in_mode(&spec, mode.clone());
                 let got = try_to(&leave, &snapshot);
                 assert_eq!(
@@ -435,7 +424,7 @@ fn a_copy_on_a_cluster_that_is_dying_itself_is_no_refuge() {
 
 #[test]
 fn a_cluster_that_fell_silent_a_moment_ago_gets_nothing_that_flees() {
-    let mut spec = copied(2);
+    let mut spec = copied(2, &at_least(1));
     spec.placement = Some(Arc::default());
     let drained = tainted("member1");
     let silent = |name| standing(name, &json!([]), "Unknown");
@@ -959,7 +948,7 @@ fn a_cluster_in_which_the_order_could_not_be_carried_out_is_passed_over() {
 
 #[test]
 fn a_target_that_could_not_apply_the_workload_is_no_refuge() {
-    let spec = copied(2);
+    let spec = copied(2, &at_least(1));
     let report = |applied: bool, health: &str, message: Value| {
         json!({"aggregatedStatus": [
             {"clusterName": "member2", "applied": applied, "health": health, "appliedMessage": message},

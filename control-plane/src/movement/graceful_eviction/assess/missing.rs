@@ -125,79 +125,41 @@ mod tests {
     #[test]
     fn what_a_task_waits_for_is_told_of_each_chosen_cluster() {
         use ResourceHealth::{Healthy, Unhealthy};
-        let two = vec![TargetCluster {
+        use Standing::{Left, Silent, Sound};
+        let two = &[TargetCluster {
             name: "new".to_owned(),
             replicas: 2,
             ..TargetCluster::default()
-        }];
+        }][..];
         let counted = |ready| json!({"replicas": 2, "readyReplicas": ready});
+        let [well, fewer] = [2, 1].map(|it| [report(Some(Healthy), Some(counted(it)))]);
+        let ill = [report(Some(Unhealthy), None)];
+        let unchosen = Some("no cluster has been chosen to take it");
+        let unreported = Some("new has not reported its copy yet");
+        let silent = Some("new is not ready: what it reported last does not count");
+        let unhealthy = Some("the copy on new is not healthy");
+        let few = Some("the copy on new has 1 of 2 replicas ready");
+        let left = Some("every chosen cluster has to be left itself");
+        let late = Some("the scheduler has not dealt with its latest change");
         for (clusters, reports, standing, scheduled, expected) in [
-            (
-                vec![],
-                vec![],
-                Standing::Sound,
-                true,
-                Some("no cluster has been chosen to take it"),
-            ),
-            (
-                two.clone(),
-                vec![],
-                Standing::Sound,
-                true,
-                Some("new has not reported its copy yet"),
-            ),
-            (
-                two.clone(),
-                vec![report(Some(Healthy), Some(counted(2)))],
-                Standing::Silent,
-                true,
-                Some("new is not ready: what it reported last does not count"),
-            ),
-            (
-                two.clone(),
-                vec![report(Some(Unhealthy), None)],
-                Standing::Sound,
-                true,
-                Some("the copy on new is not healthy"),
-            ),
-            (
-                two.clone(),
-                vec![report(Some(Healthy), Some(counted(1)))],
-                Standing::Sound,
-                true,
-                Some("the copy on new has 1 of 2 replicas ready"),
-            ),
-            (
-                two.clone(),
-                vec![report(Some(Healthy), Some(counted(2)))],
-                Standing::Left,
-                true,
-                Some("every chosen cluster has to be left itself"),
-            ),
-            (
-                two.clone(),
-                vec![report(Some(Healthy), Some(counted(2)))],
-                Standing::Sound,
-                false,
-                Some("the scheduler has not dealt with its latest change"),
-            ),
-            (
-                two.clone(),
-                vec![report(Some(Healthy), Some(counted(2)))],
-                Standing::Sound,
-                true,
-                None,
-            ),
+            (&[][..], &[][..], Sound, true, unchosen),
+            (two, &[], Sound, true, unreported),
+            (two, &well, Silent, true, silent),
+            (two, &ill, Sound, true, unhealthy),
+            (two, &fewer, Sound, true, few),
+            (two, &well, Left, true, left),
+            (two, &well, Sound, false, late),
+            (two, &well, Sound, true, None),
         ] {
             let facts = Facts {
                 scheduled,
                 cluster: &|name| match name {
-                    "old" => Standing::Silent,
+                    "old" => Silent,
                     _ => standing,
                 },
                 has_rule: true,
                 counts_replicas: false,
-                ..facts(&clusters, &reports)
+                ..facts(clusters, reports)
             };
             let mut task = GracefulEvictionTask {
                 from_cluster: "old".to_owned(),
