@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
+use muster_shared::check::few;
 use muster_shared::conditions;
 use muster_shared::k8s::Condition;
 use muster_shared::names::condition::HOSTNAME_PUBLISHED;
@@ -60,7 +61,7 @@ impl Outcome {
             });
         text.extend(leaving);
         if !decision.left_out.is_empty() {
-            let left_out = listed(decision.left_out.iter().cloned());
+            let left_out = listed(&decision.left_out);
             text = format!(
                 "{text} Healthy copies in {left_out} are left out: a name has either addresses or one host name, of {MOST_CLUSTERS} clusters at most."
             );
@@ -110,7 +111,7 @@ fn words(targets: &Targets) -> String {
         let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
         format!("{cluster} ({})", addresses.join(", "))
     };
-    listed(targets.iter().map(word))
+    listed(&targets.iter().map(word).collect::<Vec<_>>())
 }
 
 /// Returns why copies do not serve, by cluster.
@@ -127,17 +128,11 @@ fn reasons<'a>(
     if all.is_empty() {
         return "it is placed nowhere".to_owned();
     }
-    listed(all)
+    listed(&all)
 }
 
-fn listed(words: impl IntoIterator<Item = String>) -> String {
-    let mut words: Vec<String> = words.into_iter().collect();
-    let more = words.len().saturating_sub(MOST_NAMED);
-    words.truncate(MOST_NAMED);
-    if more > 0 {
-        words.push(format!("and {more} more"));
-    }
-    words.join(", ")
+fn listed(words: &[String]) -> String {
+    few(words, MOST_NAMED, ", ", |more| format!(", and {more} more"))
 }
 
 #[cfg(test)]
@@ -236,6 +231,6 @@ mod tests {
             assert_eq!(told, expected);
         }
         let many: Vec<String> = (0..12).map(|it| it.to_string()).collect();
-        assert_eq!(listed(many), "0, 1, 2, 3, 4, 5, 6, 7, 8, 9, and 2 more");
+        assert_eq!(listed(&many), "0, 1, 2, 3, 4, 5, 6, 7, 8, 9, and 2 more");
     }
 }

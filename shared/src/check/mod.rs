@@ -157,6 +157,20 @@ pub fn first_of<T: Borrow<str>>(names: &[T], all: usize) -> String {
     }
 }
 
+/// Joins at most so many texts, and adds what `more` says of the number of the others.
+pub fn few<T: Borrow<str>>(
+    texts: &[T],
+    most: usize,
+    separator: &str,
+    more: impl FnOnce(usize) -> String,
+) -> String {
+    let first = texts[..texts.len().min(most)].join(separator);
+    match texts.len().saturating_sub(most) {
+        0 => first,
+        others => first + &more(others),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

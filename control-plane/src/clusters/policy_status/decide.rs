@@ -10,6 +10,7 @@ use muster_shared::api::taint_policy::{
     ClusterTaintPolicy, ClusterTaintPolicySpec, ClusterTaintPolicyStatus, MatchConditionOperator,
     Taint as PolicyTaint, TaintToAdd, UnknownCondition,
 };
+use muster_shared::check::few;
 use muster_shared::conditions;
 use muster_shared::k8s::{Condition, Taint, Time};
 use muster_shared::names::condition;
@@ -310,12 +311,8 @@ fn missing<'p>(spec: &'p ClusterTaintPolicySpec, types: &BTreeSet<String>) -> Ve
 
 /// Returns the first texts of a list, and the number of the others.
 fn some(texts: &[String], separator: &str) -> String {
-    let shown = texts.iter().take(MOST_NAMES).map(String::as_str);
-    let shown = shown.collect::<Vec<_>>().join(separator);
-    match texts.len().saturating_sub(MOST_NAMES) {
-        0 => shown,
-        more => format!("{shown}{separator}{more} more"),
-    }
+    let more = |more| format!("{separator}{more} more");
+    few(texts, MOST_NAMES, separator, more)
 }
 
 fn cut(text: &str, bytes: usize) -> &str {

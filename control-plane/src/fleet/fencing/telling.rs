@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use muster_shared::api::cluster::ClusterSyncMode;
+use muster_shared::check::few;
 use muster_shared::conditions;
 use muster_shared::fencing::{CONFIRMED, Times};
 use muster_shared::k8s::Condition;
@@ -63,23 +64,15 @@ pub fn condition(
         let over = || conditions::new(&known.type_, conditions::FALSE, NOT_REQUESTED, message, now);
         return (known.reason != NOT_REQUESTED).then(over);
     }
-    let mut unfenced = copies
+    let unfenced: Vec<String> = copies
         .iter()
-        .filter_map(|copy| Some((copy.cluster, copy.unfenced()?)));
-    let mut told: Vec<String> = unfenced
-        .by_ref()
-        .take(MOST)
-        .map(|(cluster, why)| format!("{cluster}: {why}"))
+        .filter_map(|copy| Some(format!("{}: {}", copy.cluster, copy.unfenced()?)))
         .collect();
-    if !told.is_empty() {
-        match unfenced.count() {
-            0 => {}
-            more => told.push(format!("and {more} more")),
-        }
+    if !unfenced.is_empty() {
         let message = format!(
             "not every copy is stopped when its cluster is cut off, and none of these is placed anew before its \
              cluster is ready and has removed it (failover.cluster.fencing): {}",
-            told.join("; ")
+            few(&unfenced, MOST, "; ", |more| format!("; and {more} more"))
         );
         return Some(conditions::new(
             condition::FENCED,

@@ -13,6 +13,7 @@ use muster_shared::api::binding::{
     ResourceHealth, TargetCluster,
 };
 use muster_shared::api::policy::PurgeMode;
+use muster_shared::check::few;
 use muster_shared::k8s::Time;
 use muster_shared::names::annotation::{APPLIED_PLACEMENT, LAST_EVICTION};
 use muster_shared::names::eviction::{PRODUCER_SCHEDULER, REASON_PLACEMENT_CHANGED};
@@ -192,14 +193,10 @@ pub fn suspended(spec: &ResourceBindingSpec, cluster: &str) -> Option<Obstacle> 
 }
 
 /// Returns texts with commas between them, a few in full and the number of the others.
-fn named<'a>(texts: impl ExactSizeIterator<Item = &'a String>) -> String {
-    let all = texts.len();
-    let mut named: Vec<&str> = texts.take(LONGEST_LIST).map(String::as_str).collect();
-    let more = format!("{} more likewise", all - named.len());
-    if all > named.len() {
-        named.push(&more);
-    }
-    named.join(", ")
+fn named(texts: &[String]) -> String {
+    few(texts, LONGEST_LIST, ", ", |more| {
+        format!(", {more} more likewise")
+    })
 }
 
 /// Returns whether a workload already has as many replicas in a cluster as it is to have there.
@@ -218,16 +215,11 @@ pub(super) fn is_refused(report: &AggregatedStatusItem) -> bool {
 impl Plan {
     /// Returns the new targets, for people: a few by name, and how many more there are.
     pub fn destination(&self) -> String {
-        let names: Vec<&str> = self
-            .clusters
-            .iter()
-            .map(|target| target.name.as_str())
-            .collect();
-        if names.len() <= LONGEST_LIST {
-            return names.join(",");
-        }
-        let more = names.len() - LONGEST_LIST;
-        format!("{} and {more} more", names[..LONGEST_LIST].join(","))
+        let names = self.clusters.iter().map(|target| target.name.as_str());
+        let names: Vec<&str> = names.collect();
+        few(&names, LONGEST_LIST, ",", |more| {
+            format!(" and {more} more")
+        })
     }
 }
 
@@ -297,7 +289,7 @@ impl Departure<'_> {
             };
             reasons.push(format!("{} {reason}", target.name));
         }
-        Err(Nowhere::NotAvailable(named(reasons.iter())))
+        Err(Nowhere::NotAvailable(named(&reasons)))
     }
 
     /// Requires that no pause holds for a cluster from which the workload, or replicas of it, would
@@ -339,7 +331,7 @@ impl Departure<'_> {
                 .iter()
                 .map(|(name, why)| format!("{name} {why}"))
                 .collect();
-            let why = named(reasons.iter());
+            let why = named(&reasons);
             Nowhere::Obstructed(format!("{why}; besides these: {failure}"))
         })
     }

@@ -1,6 +1,7 @@
 //! The condition on a binding that tells of its evictions, and when it is written anew.
 
 use jiff::{SignedDuration, Timestamp};
+use muster_shared::check::few;
 use muster_shared::conditions;
 use muster_shared::k8s::{Condition, Time};
 
@@ -34,10 +35,8 @@ pub fn condition(notes: &[Note], now: Timestamp) -> Option<Condition> {
         .chain(others)
         .map(Note::message)
         .collect();
-    let mut message = all[..all.len().min(LONGEST_LIST)].join("; ");
-    if all.len() > LONGEST_LIST {
-        message = format!("{message}; and {} more clusters", all.len() - LONGEST_LIST);
-    }
+    let more = |more| format!("; and {more} more clusters");
+    let message = few(&all, LONGEST_LIST, "; ", more);
     // A taint in spite of which the workload stays may be newer than the eviction. The condition
     // has the later time, so that the next process does not take the taint for news.
     let stays = notes.iter().filter_map(|note| match note.state {
