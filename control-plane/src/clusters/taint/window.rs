@@ -124,55 +124,40 @@ mod tests {
 
     #[test]
     fn a_window_begins_when_this_control_plane_sees_the_verdict_change() {
-        let (old, unmatched) = (
-            Some(window(true, 50, Some(50))),
-            Some(window(false, 50, Some(50))),
-        );
+        let before = |matched, since, transition| Some(window(matched, since, transition));
+        let old = &before(true, 50, Some(50));
+        let unmatched = &before(false, 50, Some(50));
+        let (undated, ahead) = (&before(true, 50, None), &before(true, 500, Some(50)));
+        let ill = |transition| verdict(true, "False", Some(transition));
+        let silent = || verdict(true, "Unknown", Some(80));
+        let well = |transition| verdict(true, "True", Some(transition));
+        let again = verdict(true, "False", None);
+        let over = verdict(false, "True", Some(50));
         for (n, (before, verdict, first_look, since)) in [
             // Whatever the conditions say of themselves, be their clock behind or ahead.
-            (None, verdict(true, "False", Some(50)), true, 100),
-            (None, verdict(true, "False", Some(50)), false, 100),
-            (None, verdict(true, "False", Some(500)), true, 100),
-            (None, verdict(false, "", None), false, 100),
+            (&None, ill(50), true, 100),
+            (&None, ill(50), false, 100),
+            (&None, ill(500), true, 100),
+            (&None, verdict(false, "", None), false, 100),
             // A verdict that is given again changes nothing.
-            (old.clone(), verdict(true, "False", Some(50)), false, 50),
-            (old.clone(), verdict(true, "False", Some(50)), true, 50),
-            (
-                Some(window(true, 50, None)),
-                verdict(true, "False", None),
-                false,
-                50,
-            ),
+            (old, ill(50), false, 50),
+            (old, ill(50), true, 50),
+            (undated, again, false, 50),
             // False became Unknown, and both match: no break.
-            (old.clone(), verdict(true, "Unknown", Some(80)), false, 50),
+            (old, silent(), false, 50),
             // The same status since another time: it was different between two looks.
-            (old.clone(), verdict(true, "False", Some(80)), false, 100),
-            (old.clone(), verdict(true, "False", Some(10)), false, 100),
+            (old, ill(80), false, 100),
+            (old, ill(10), false, 100),
             // Something happened while nobody looked.
-            (old.clone(), verdict(true, "False", Some(80)), true, 100),
-            (old.clone(), verdict(true, "Unknown", Some(80)), true, 100),
+            (old, ill(80), true, 100),
+            (old, silent(), true, 100),
             // Another verdict.
-            (old, verdict(false, "True", Some(50)), false, 100),
-            (
-                unmatched.clone(),
-                verdict(true, "True", Some(99)),
-                false,
-                100,
-            ),
-            (
-                unmatched.clone(),
-                verdict(true, "True", Some(10)),
-                false,
-                100,
-            ),
-            (unmatched, verdict(true, "True", Some(90)), true, 100),
+            (old, over, false, 100),
+            (unmatched, well(99), false, 100),
+            (unmatched, well(10), false, 100),
+            (unmatched, well(90), true, 100),
             // Noted by a leader whose clock was ahead.
-            (
-                Some(window(true, 500, Some(50))),
-                verdict(true, "False", Some(50)),
-                true,
-                100,
-            ),
+            (ahead, ill(50), true, 100),
         ]
         .into_iter()
         .enumerate()

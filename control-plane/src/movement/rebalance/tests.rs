@@ -128,6 +128,11 @@ fn to_m2() -> [Value; 2] {
     [roomy("m1", true), roomy("m2", false)]
 }
 
+/// Returns `m1` and `m2`, with room in both.
+fn open() -> [Value; 2] {
+    ["m1", "m2"].map(|it| roomy(it, false))
+}
+
 /// Returns clusters, and workloads that are made from their numbers.
 fn fleet_of(
     clusters: [Value; 2],
@@ -279,7 +284,7 @@ async fn edits_of_policies_during_a_pause_move_at_the_rate_when_it_ends() {
 
 #[tokio::test(start_paused = true)]
 async fn an_edit_of_the_policy_and_a_removed_cluster_wait_for_no_turn() {
-    let stand = follow_all([roomy("m1", false), roomy("m2", false)], edited).await;
+    let stand = follow_all(open(), edited).await;
     pass(5).await;
     assert_eq!(asked_and_moved(&stand), (0, MANY));
     let mut leaving = roomy("m1", false);

@@ -40,45 +40,25 @@ fn a_claim_says_whether_it_was_refused() {
 
 #[test]
 fn the_later_registration_is_the_wrong_one() {
+    let a = |since, created| ("a", false, since, created);
+    let b = |since, created| ("b", false, since, created);
+    let (a_refused, b_refused) = (("a", true, 0, 1), ("b", true, 0, 5));
     for (list, before, expected) in [
-        (claims(&[("b", false, 0, 5)]), None, None),
-        (claims(&[]), None, None),
+        (&[b(0, 5)][..], None, None),
+        (&[], None, None),
         // Seen by us, whatever their ages.
-        (
-            claims(&[("a", false, 0, 9), ("b", false, 1, 5)]),
-            None,
-            Some(FALSE),
-        ),
-        (
-            claims(&[("a", false, 2, 1), ("b", false, 1, 5)]),
-            None,
-            None,
-        ),
+        (&[a(0, 9), b(1, 5)], None, Some(FALSE)),
+        (&[a(2, 1), b(1, 5)], None, None),
         // Both were there before us: by age, then by name.
-        (
-            claims(&[("a", false, 0, 1), ("b", false, 0, 5)]),
-            None,
-            Some(FALSE),
-        ),
-        (
-            claims(&[("a", false, 0, 9), ("b", false, 0, 5)]),
-            None,
-            None,
-        ),
-        (
-            claims(&[("a", false, 0, 5), ("b", false, 0, 5)]),
-            None,
-            Some(FALSE),
-        ),
+        (&[a(0, 1), b(0, 5)], None, Some(FALSE)),
+        (&[a(0, 9), b(0, 5)], None, None),
+        (&[a(0, 5), b(0, 5)], None, Some(FALSE)),
         // A cluster that was refused stays refused as long as the other one is there.
-        (
-            claims(&[("a", false, 0, 9), ("b", true, 0, 5)]),
-            Some(FALSE),
-            Some(FALSE),
-        ),
-        (claims(&[("a", true, 0, 1), ("b", false, 0, 5)]), None, None),
-        (claims(&[("b", true, 0, 5)]), Some(FALSE), Some(TRUE)),
+        (&[a(0, 9), b_refused], Some(FALSE), Some(FALSE)),
+        (&[a_refused, b(0, 5)], None, None),
+        (&[b_refused], Some(FALSE), Some(TRUE)),
     ] {
+        let list = claims(list);
         let said = judge(&cluster("b", before), &list, at(10));
         let status = said.as_ref().map(|said| said.status.as_str());
         assert_eq!(status, expected, "{list:?}");

@@ -95,38 +95,14 @@ fn a_binding_concerns_us_by_its_policy_or_by_what_is_written_down() {
 
 #[test]
 fn that_an_application_has_nowhere_to_go_is_not_forgotten_at_a_start() {
-    for (status, reason, message, expected) in [
-        (
-            "True",
-            "NowhereToGo",
-            "has to leave m1 and stays: full",
-            true,
-        ),
-        (
-            "True",
-            "StateNotPreserved",
-            "has to leave m1 and stays: no id",
-            true,
-        ),
-        (
-            "True",
-            "NowhereToGo",
-            "has to leave m10 and stays: full",
-            false,
-        ),
-        (
-            "True",
-            "WaitingForRate",
-            "has to leave m1 and stays: rate",
-            false,
-        ),
-        (
-            "False",
-            "NowhereToGo",
-            "has to leave m1 and stays: full",
-            false,
-        ),
+    for (status, reason, cluster, expected) in [
+        ("True", "NowhereToGo", "m1", true),
+        ("True", "StateNotPreserved", "m1", true),
+        ("True", "NowhereToGo", "m10", false),
+        ("True", "WaitingForRate", "m1", false),
+        ("False", "NowhereToGo", "m1", false),
     ] {
+        let message = format!("has to leave {cluster} and stays: full");
         let binding: AnyBinding = serde_json::from_value(json!({
             "metadata": {"name": "a"},
             "spec": {"resource": {"apiVersion": "v1", "kind": "Pod", "name": "a"}},
@@ -136,10 +112,7 @@ fn that_an_application_has_nowhere_to_go_is_not_forgotten_at_a_start() {
             }]},
         }))
         .unwrap();
-        assert_eq!(
-            is_stranded(&binding, "m1"),
-            expected,
-            "{status} {reason} {message}"
-        );
+        let found = is_stranded(&binding, "m1");
+        assert_eq!(found, expected, "{status} {reason} {message}");
     }
 }
