@@ -246,52 +246,24 @@ mod tests {
 
     #[test]
     fn a_copy_serves_where_it_is_healthy_in_a_cluster_that_is_heard_and_that_it_does_not_leave() {
+        let leaving = "leaves: has a copy of Service web that is leaving";
+        let tainted = "leaves: has taint x:NoExecute, which is not tolerated";
+        let ill = "lost: reports Service web as Unhealthy";
+        let unknown = "lost: reports Service web as Unknown";
+        let unapplied = "lost: has not applied Service web";
+        let silent = "lost: has Ready=Unknown";
+        let deleted = "lost: is being deleted";
+        let gone = "lost: is not known to the control plane";
         for (name, leaves, applied, health, expected) in [
             ("m1", false, true, "Healthy", "serves"),
-            (
-                "m1",
-                true,
-                true,
-                "Healthy",
-                "leaves: has a copy of Service web that is leaving",
-            ),
-            (
-                "tainted",
-                false,
-                true,
-                "Healthy",
-                "leaves: has taint x:NoExecute, which is not tolerated",
-            ),
-            (
-                "m1",
-                false,
-                true,
-                "Unhealthy",
-                "lost: reports Service web as Unhealthy",
-            ),
-            (
-                "m1",
-                true,
-                true,
-                "Unknown",
-                "lost: reports Service web as Unknown",
-            ),
-            (
-                "m1",
-                false,
-                false,
-                "Healthy",
-                "lost: has not applied Service web",
-            ),
-            ("silent", false, true, "Healthy", "lost: has Ready=Unknown"),
-            ("leaving", false, true, "Healthy", "lost: is being deleted"),
-            (
-                "gone",
-                false,
-                true,
-                "Healthy",
-                "lost: is not known to the control plane",
-            ),
+            ("m1", true, true, "Healthy", leaving),
+            ("tainted", false, true, "Healthy", tainted),
+            ("m1", false, true, "Unhealthy", ill),
+            ("m1", true, true, "Unknown", unknown),
+            ("m1", false, false, "Healthy", unapplied),
+            ("silent", false, true, "Healthy", silent),
+            ("leaving", false, true, "Healthy", deleted),
+            ("gone", false, true, "Healthy", gone),
         ] {
             let here = [name];
             let (targets, left): (&[&str], &[&str]) =
@@ -313,36 +285,17 @@ mod tests {
 
     #[test]
     fn a_copy_is_as_good_as_the_workload_that_it_follows() {
-        let everywhere = Bound::new(
-            &["m1", "m2"],
-            &[],
-            &[("m1", true, "Healthy"), ("m2", true, "Healthy")],
-        );
+        let both = [("m1", true, "Healthy"), ("m2", true, "Healthy")];
+        let everywhere = Bound::new(&["m1", "m2"], &[], &both);
+        let in_m2 = |health| Bound::new(&["m2"], &[], &[("m2", true, health)]);
+        let reports = [("m1", true, "Healthy"), ("m2", true, "Unknown")];
+        let moving = Bound::new(&["m2"], &["m1"], &reports);
         let ill = |name: &str| Some(State::Lost(format!("reports Deployment shop as {name}")));
         let leaves = State::Leaves("has a copy of Deployment shop that is leaving".to_owned());
         for (what, workload, in_m1, in_m2) in [
-            (
-                "in one cluster",
-                Bound::new(&["m2"], &[], &[("m2", true, "Healthy")]),
-                None,
-                Some(State::Serves),
-            ),
-            (
-                "ill",
-                Bound::new(&["m2"], &[], &[("m2", true, "Unhealthy")]),
-                None,
-                ill("Unhealthy"),
-            ),
-            (
-                "moving",
-                Bound::new(
-                    &["m2"],
-                    &["m1"],
-                    &[("m1", true, "Healthy"), ("m2", true, "Unknown")],
-                ),
-                Some(leaves),
-                ill("Unknown"),
-            ),
+            ("well", in_m2("Healthy"), None, Some(State::Serves)),
+            ("ill", in_m2("Unhealthy"), None, ill("Unhealthy")),
+            ("moving", moving, Some(leaves), ill("Unknown")),
         ] {
             let got = ["m1", "m2"].map(|name| state(&everywhere, Some(Ok(&workload)), name));
             assert_eq!(got, [in_m1, in_m2], "{what}");

@@ -129,11 +129,8 @@ mod tests {
     fn a_pause_is_told_once_when_it_begins_changes_and_ends() {
         let now = Timestamp::from_second(10).unwrap();
         let mut cluster = Cluster::default();
-        assert_eq!(
-            paused(&cluster, None, None, now),
-            None,
-            "it was never paused"
-        );
+        let never = paused(&cluster, None, None, now);
+        assert_eq!(never, None, "it was never paused");
         let of = |cluster: Option<&str>, reason: &str| Pause {
             cluster: cluster.map(str::to_owned),
             reason: reason.to_owned(),
@@ -146,16 +143,10 @@ mod tests {
             (None, "False", "NotPaused"),
         ] {
             let said = paused(&cluster, pause.as_ref(), None, now).unwrap();
-            assert_eq!(
-                (said.status.as_str(), said.reason.as_str()),
-                (status, reason)
-            );
+            assert_eq!((&*said.status, &*said.reason), (status, reason));
             cluster.status.get_or_insert_default().conditions = vec![said];
-            assert_eq!(
-                paused(&cluster, pause.as_ref(), None, now),
-                None,
-                "told once"
-            );
+            let again = paused(&cluster, pause.as_ref(), None, now);
+            assert_eq!(again, None, "told once");
         }
     }
 
@@ -253,13 +244,8 @@ mod tests {
                 _ => conditions::TRUE,
             };
             let mut cluster = Cluster::default();
-            cluster.status.get_or_insert_default().conditions = vec![conditions::new(
-                MOVEMENT_PAUSED,
-                status,
-                reason,
-                message,
-                now,
-            )];
+            let known = conditions::new(MOVEMENT_PAUSED, status, reason, message, now);
+            cluster.status.get_or_insert_default().conditions = vec![known];
             for order in orders {
                 let text = Attribution::added(&cluster.metadata, order);
                 cluster.metadata.annotations = Some([(ORDERED_BY.to_owned(), text)].into());
