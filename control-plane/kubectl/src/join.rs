@@ -18,6 +18,7 @@ use muster_control_plane::clusters::push::TOKEN_LIFETIME;
 use muster_control_plane::clusters::registration::access;
 use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
 use muster_shared::capacity::default_models;
+use muster_shared::certificate::pem;
 use muster_shared::client::{self, Head, Profile};
 use muster_shared::k8s::{
     Api, Client, ClusterRole, ClusterRoleBinding, ResourceExt, Secret, ServiceAccount,
@@ -221,16 +222,8 @@ async fn token(member: &Client, namespace: &str, cluster: &str) -> anyhow::Resul
 
 /// Returns the certificates that the kubeconfig trusts, as PEM.
 fn authority(config: &Config) -> Option<String> {
-    use std::fmt::Write as _;
-    let mut text = String::new();
-    for certificate in config.root_cert.iter().flatten() {
-        let encoded = STANDARD.encode(certificate);
-        text.push_str("-----BEGIN CERTIFICATE-----\n");
-        for line in encoded.as_bytes().chunks(64) {
-            _ = writeln!(text, "{}", String::from_utf8_lossy(line));
-        }
-        text.push_str("-----END CERTIFICATE-----\n");
-    }
+    let certificates = config.root_cert.iter().flatten();
+    let text: String = certificates.map(|it| pem("CERTIFICATE", it)).collect();
     (!text.is_empty()).then_some(text)
 }
 

@@ -15,6 +15,7 @@ use muster_shared::k8s::{
 };
 use muster_shared::names::annotation::VERSION;
 use muster_shared::names::{CLUSTER_NAMESPACE, SYSTEM_NAMESPACE};
+use muster_shared::tls;
 
 use super::plan::{self, ADMINISTRATORS};
 use crate::clusters::registration::{access, discovery};
@@ -234,12 +235,7 @@ pub(super) async fn take_back(
 /// Says publicly where the fleet API is and who signs its certificate. Signatures for tokens, which
 /// kube-controller-manager adds, stay.
 pub(super) async fn announce(fleet: &Client, server: &str, trusted: &str) -> Result<(), Error> {
-    let roots: Vec<Vec<u8>> = {
-        use rustls::pki_types::CertificateDer;
-        use rustls::pki_types::pem::PemObject as _;
-        let list = CertificateDer::pem_slice_iter(trusted.as_bytes());
-        list.filter_map(Result::ok).map(|it| it.to_vec()).collect()
-    };
+    let roots = tls::authorities(trusted.as_bytes());
     let text = serde_saphyr::to_string(&discovery::kubeconfig(server, &roots))?;
     access::ensure_namespace(fleet, discovery::NAMESPACE).await?;
     let maps: Api<ConfigMap> = Api::namespaced(fleet.clone(), discovery::NAMESPACE);

@@ -10,6 +10,7 @@ use kube::Config;
 use muster_control_plane::clusters::registration::token::{self, Entry};
 use muster_control_plane::fleet::pause::Pause;
 use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
+use muster_shared::certificate::pem;
 use muster_shared::check::{Answer, Asker, Refusal};
 use muster_shared::client::{self, Life};
 use muster_shared::clock::calendar;
@@ -120,14 +121,7 @@ async fn pause(asker: &Asker) -> Answer<Option<Pause>> {
 /// Returns the life of the authority that ends first.
 fn authority(config: &Config) -> Option<Life> {
     let roots = config.root_cert.iter().flatten();
-    let lives = roots.filter_map(|der| {
-        let (_, read) = x509_parser::parse_x509_certificate(der).ok()?;
-        let at = |seconds| jiff::Timestamp::from_second(seconds).ok();
-        Some(Life {
-            begin: at(read.validity().not_before.timestamp()),
-            end: at(read.validity().not_after.timestamp())?,
-        })
-    });
+    let lives = roots.filter_map(|der| Life::of_certificate(pem("CERTIFICATE", der).as_bytes()));
     lives.min_by_key(|it| it.end)
 }
 
