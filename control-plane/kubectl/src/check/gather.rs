@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::{StreamExt as _, stream};
-use jiff::SignedDuration;
 use kube::Config;
 use muster_control_plane::clusters::registration::token::{self, Entry};
 use muster_control_plane::fleet::pause::Pause;
@@ -22,6 +21,7 @@ use serde_json::{Value, json};
 use super::clusters::pulled;
 use super::facts::{Admission, Facts, Leader};
 use super::rights::{self, Findings};
+use crate::leader;
 use crate::running::Running;
 
 /// Group and version of the policies.
@@ -168,7 +168,8 @@ async fn leader(asker: &Asker, facts: &Facts) -> Answer<Leader> {
     );
     let path = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}");
     let lease: Lease = asker.get(&path).await?;
-    if !expired(&lease, facts.fleet_time()) {
+    let held = leader::Leader::of(&Ok(Some(lease.clone())), facts.fleet_time());
+    if held.holder.is_none() || held.acts {
         return Ok(Leader {
             lease,
             renewed: None,
@@ -181,17 +182,6 @@ async fn leader(asker: &Asker, facts: &Facts) -> Answer<Leader> {
         lease: again,
         renewed: Some(renewed),
     })
-}
-
-/// Returns whether a held lease has expired by a clock.
-fn expired(lease: &Lease, now: jiff::Timestamp) -> bool {
-    let Some(spec) = &lease.spec else {
-        return true;
-    };
-    let duration = SignedDuration::from_secs(spec.lease_duration_seconds.unwrap_or(0).into());
-    let renewed = spec.renew_time.as_ref().map(|it| it.0);
-    let holder = spec.holder_identity.as_deref().unwrap_or_default();
-    !holder.is_empty() && renewed.is_none_or(|it| now.duration_since(it) > duration)
 }
 
 async fn agents(asker: &Asker, clusters: &[Cluster]) -> BTreeMap<String, Findings> {
@@ -254,36 +244,4 @@ async fn admission(asker: &Asker) -> Answer<Admission> {
         configuration,
         trial: asker.post(&path, &policy).await,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_lease_that_is_held_expires_by_the_clock_and_a_free_one_does_not() {
-        let now = "2030-01-01T00:01:00Z".parse().unwrap();
-        for (spec, expected) in [
-            (
-                json!({"holderIdentity": "a", "leaseDurationSeconds": 15, "renewTime": "2030-01-01T00:00:50.000000Z"}),
-                false,
-            ),
-            (
-                json!({"holderIdentity": "a", "leaseDurationSeconds": 15, "renewTime": "2030-01-01T00:00:40.000000Z"}),
-                true,
-            ),
-            (
-                json!({"holderIdentity": "a", "leaseDurationSeconds": 15, "renewTime": "2030-01-01T01:00:00.000000Z"}),
-                false,
-            ),
-            (
-                json!({"leaseDurationSeconds": 1, "renewTime": "2030-01-01T00:00:00.000000Z"}),
-                false,
-            ),
-            (json!({"holderIdentity": "a"}), true),
-        ] {
-            let lease = serde_json::from_value(json!({"spec": spec})).unwrap();
-            assert_eq!(expired(&lease, now), expected, "{spec}");
-        }
-    }
 }
