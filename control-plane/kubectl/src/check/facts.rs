@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use muster_control_plane::clusters::registration::token::Entry;
-use muster_control_plane::fleet::pause::Pause;
 use muster_control_plane::settings::Settings;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::any_policy::AnyPropagationPolicy;
@@ -14,7 +13,7 @@ use muster_shared::api::taint_policy::ClusterTaintPolicy;
 use muster_shared::check::{Answer, Clocks, Refusal};
 use muster_shared::client::Life;
 use muster_shared::k8s::{
-    CustomResourceDefinition, Lease, Node, PartialObjectMeta, ReplicaSet, VersionInfo,
+    ConfigMap, CustomResourceDefinition, Lease, Node, PartialObjectMeta, ReplicaSet, VersionInfo,
 };
 use muster_shared::self_report::LeaderReport;
 use serde_json::Value;
@@ -48,8 +47,8 @@ pub(super) struct Facts {
     pub control_plane: Findings,
     /// Rights of the accounts of each member's agent.
     pub agents: BTreeMap<String, Findings>,
-    /// The pause of the fleet, if there is a record of one.
-    pub pause: Answer<Option<Pause>>,
+    /// Record of a pause of the fleet.
+    pub pause: Answer<Option<ConfigMap>>,
     pub clusters: Answer<Vec<Cluster>>,
     /// Leases of members, by name.
     pub leases: Answer<Vec<Lease>>,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::{StreamExt as _, stream};
 use kube::Config;
 use muster_control_plane::clusters::registration::token::{self, Entry};
-use muster_control_plane::fleet::pause::Pause;
+use muster_control_plane::fleet::pause::NAME;
 use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
 use muster_shared::certificate::pem;
 use muster_shared::check::{Answer, Asker, Refusal};
@@ -108,13 +108,11 @@ async fn of_both_scopes<T: DeserializeOwned>(
     Ok(all)
 }
 
-async fn pause(asker: &Asker) -> Answer<Option<Pause>> {
-    let name = muster_control_plane::fleet::pause::NAME;
-    let path = format!("/api/v1/namespaces/{SYSTEM_NAMESPACE}/configmaps/{name}");
-    match asker.get::<ConfigMap>(&path).await {
-        Ok(record) => Ok(Some(Pause::of_fleet(&record))),
+async fn pause(asker: &Asker) -> Answer<Option<ConfigMap>> {
+    let path = format!("/api/v1/namespaces/{SYSTEM_NAMESPACE}/configmaps/{NAME}");
+    match asker.get(&path).await {
         Err(Refusal::Absent(_)) => Ok(None),
-        Err(refusal) => Err(refusal),
+        record => record.map(Some),
     }
 }
 

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use muster_control_plane::clusters::taint::record::ANNOTATION;
-use muster_control_plane::fleet::pause::Pause;
 use muster_control_plane::settings::Settings;
 use muster_shared::check::{Clocks, Refusal, Status};
 use muster_shared::client::Life;
@@ -668,18 +667,13 @@ fn a_pause_is_told_with_what_ends_it() {
         Warning,
         "all movement is paused by ann since 2030-01-01T00:00:00Z",
         |it| {
-            it.pause = Ok(Some(Pause {
-                by: "ann".to_owned(),
-                since: Some(at(NOW)),
-                ..Pause::default()
-            }));
+            let data = json!({"by": "ann", "since": NOW});
+            it.pause = Ok(Some(read(json!({"data": data}))));
         },
     );
     told("pauses", Well, "movement is not paused", |it| {
-        it.pause = Ok(Some(Pause {
-            until: Some(at("2029-12-31T00:00:00Z")),
-            ..Pause::default()
-        }));
+        let data = json!({"until": "2029-12-31T00:00:00Z"});
+        it.pause = Ok(Some(read(json!({"data": data}))));
     });
     told(
         "pauses",
