@@ -1,69 +1,17 @@
 //! Judges what was read of a member.
 
-use jiff::Timestamp;
 use muster_shared::check::common::{clock, life, reach, skew};
-use muster_shared::check::{Answer, Category, Clocks, Refusal, Verdict, listed};
-use muster_shared::client::Life;
+use muster_shared::check::{Category, Refusal, Verdict, listed};
 use muster_shared::conditions::{FALSE, TRUE};
-use muster_shared::k8s::{ResourceExt, VersionInfo};
+use muster_shared::k8s::ResourceExt;
 use muster_shared::names::condition::{READY, UNIQUE_IDENTITY};
 
 use super::{Facts, Fleet};
 
 /// Oldest Kubernetes of a member.
-const OLDEST: (u32, u32) = (1, 25);
+pub const OLDEST: (u32, u32) = (1, 25);
 /// Agents that one line names.
 const MOST: usize = 5;
-
-/// What was read of a cluster that is to become a member.
-pub(super) struct Before {
-    pub server: String,
-    pub now: Timestamp,
-    pub credentials: Option<Life>,
-    pub version: Answer<VersionInfo>,
-    pub clocks: Answer<Clocks>,
-    /// Whether the account that asks may do everything.
-    pub administers: Answer<bool>,
-    /// Agents that are there, as namespace and name.
-    pub agents: Answer<Vec<String>>,
-}
-
-/// Judges a cluster that is to become a member.
-pub(super) fn before(facts: &Before) -> Vec<Verdict> {
-    let mut category = Category::new("Member");
-    if !reach(&mut category, &facts.server, &facts.version, OLDEST) {
-        return category.into_verdicts();
-    }
-    clock(&mut category, "the member", &facts.clocks);
-    let hint = "Ask who gave you the kubeconfig for another.";
-    life(
-        &mut category,
-        "own-credentials",
-        "your credentials",
-        facts.credentials,
-        facts.now,
-        hint,
-    );
-    match &facts.administers {
-        Ok(true) => category.ok("own-rights", "you may grant the agent its rights"),
-        Ok(false) => category.error(
-            "own-rights",
-            "you are no administrator of this cluster",
-            "Kubernetes lets only those grant rights who have them: install the agent with the kubeconfig of an administrator.",
-        ),
-        Err(refusal) => category.unknown("own-rights", "your rights", refusal),
-    }
-    match &facts.agents {
-        Ok(agents) if agents.is_empty() => category.ok("not-installed", "no agent is there yet"),
-        Ok(agents) => category.warning(
-            "not-installed",
-            format!("agents are there: {}", listed(agents, MOST)),
-            "A Karmada agent has to go before another one manages its objects. Of our own: run the check without --pre.",
-        ),
-        Err(refusal) => category.unknown("not-installed", "other agents", refusal),
-    }
-    category.into_verdicts()
-}
 
 /// Judges a member with its agent.
 pub(super) fn check(facts: &Facts) -> Vec<Verdict> {

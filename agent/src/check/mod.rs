@@ -7,6 +7,7 @@ mod command;
 mod judge;
 
 pub use self::command::{COMMAND, execute};
+pub use self::judge::OLDEST;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use muster_shared::api::cluster::Cluster;
 use muster_shared::check::{Answer, Asker, Clocks, Refusal, Verdict};
 use muster_shared::client::{self, Life, Profile};
 use muster_shared::clock::calendar;
-use muster_shared::k8s::{Deployment, Lease, ResourceExt as _, Secret, VersionInfo};
+use muster_shared::k8s::{Deployment, Lease, Secret, VersionInfo};
 use muster_shared::names::CLUSTER_NAMESPACE;
 use serde_json::{Value, json};
 
@@ -93,36 +94,6 @@ impl Side {
     /// Checks a member with its agent.
     pub async fn check(&self) -> Vec<Verdict> {
         judge::check(&self.gather().await)
-    }
-
-    /// Checks a cluster that is to become a member.
-    pub async fn before(&self) -> Vec<Verdict> {
-        let asker = &self.asker;
-        let rights = json!({"verb": "*", "group": "*", "resource": "*"});
-        let review = json!({
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SelfSubjectAccessReview",
-            "spec": {"resourceAttributes": rights},
-        });
-        let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
-        let review = asker.post::<Value>(path, &review).await;
-        let agents: Answer<Vec<Deployment>> = asker.list("/apis/apps/v1/deployments", "").await;
-        let before = judge::Before {
-            server: self.server(),
-            now: calendar(),
-            credentials: client::credentials(&self.config),
-            version: asker.get("/version").await,
-            clocks: asker.clocks().await,
-            administers: review.map(|it| it["status"]["allowed"] == true),
-            agents: agents.map(|all| {
-                let agents = all.iter().filter(|it| is_agent(it));
-                let place = |it: &Deployment| {
-                    format!("{}/{}", it.namespace().unwrap_or_default(), it.name_any())
-                };
-                agents.map(place).collect()
-            }),
-        };
-        judge::before(&before)
     }
 
     fn server(&self) -> String {
@@ -250,7 +221,7 @@ fn words(deployment: &Deployment) -> impl Iterator<Item = &str> {
 }
 
 /// Returns whether a Deployment is an agent's, ours or Karmada's.
-fn is_agent(deployment: &Deployment) -> bool {
+pub fn is_agent(deployment: &Deployment) -> bool {
     words(deployment).any(|it| it.starts_with("--karmada-kubeconfig="))
 }
 

@@ -4,8 +4,10 @@
     clippy::too_many_lines
 )] // facts as they are gathered
 
-use muster_shared::check::Status;
-use muster_shared::k8s::Deployment;
+use jiff::Timestamp;
+use muster_shared::check::{Answer, Clocks, Status};
+use muster_shared::client::Life;
+use muster_shared::k8s::{Deployment, VersionInfo};
 use serde_json::{Value, json};
 
 use super::super::{Flags, Way};
@@ -164,28 +166,4 @@ fn each_broken_part_of_a_member_has_its_line() {
     told("heartbeat", Error, "no lease", |it| {
         fleet(it).lease = Err(Refusal::Absent("not found".to_owned()));
     });
-}
-
-#[test]
-fn a_cluster_is_fit_to_become_a_member_for_an_administrator() {
-    let facts = |administers, agents: &[&str]| Before {
-        server: "https://member".to_owned(),
-        now: at(NOW),
-        credentials: None,
-        version: version("v1.30.0"),
-        clocks: clocks(),
-        administers: Ok(administers),
-        agents: Ok(agents.iter().map(|it| (*it).to_owned()).collect()),
-    };
-    for (facts, expected) in [
-        (facts(true, &[]), Status::Ok),
-        (facts(false, &[]), Status::Error),
-        (
-            facts(true, &["karmada-system/karmada-agent"]),
-            Status::Warning,
-        ),
-    ] {
-        let worst = before(&facts).iter().map(|it| it.status).max();
-        assert_eq!(worst, Some(expected));
-    }
 }

@@ -180,26 +180,21 @@ pub(super) async fn carry_out(
 async fn once(config: &Config, namespace: &str, options: &Options) -> anyhow::Result<Vec<Verdict>> {
     let client = client::connect(config, Profile::Write)?;
     let asker = Asker::new(client, *options.request_timeout);
-    if options.member {
-        let side = Side {
-            asker,
-            config: config.clone(),
-            namespace: namespace.to_owned(),
-            fleet: options.fleet_kubeconfig.clone(),
-            deadline: *options.request_timeout,
-        };
-        return Ok(if options.pre {
-            side.before().await
-        } else {
-            side.check().await
-        });
-    }
-    if options.pre {
-        return Ok(if options.external {
-            pre::fleet(&asker, config).await
-        } else {
-            pre::host(&asker, config, namespace).await
-        });
+    match (options.pre, options.member) {
+        (true, true) => return Ok(pre::member(&asker, config).await),
+        (true, false) if options.external => return Ok(pre::fleet(&asker, config).await),
+        (true, false) => return Ok(pre::host(&asker, config, namespace).await),
+        (false, true) => {
+            let side = Side {
+                asker,
+                config: config.clone(),
+                namespace: namespace.to_owned(),
+                fleet: options.fleet_kubeconfig.clone(),
+                deadline: *options.request_timeout,
+            };
+            return Ok(side.check().await);
+        }
+        (false, false) => {}
     }
     let facts = gather::gather(&asker, config, &options.flags).await?;
     Ok(judge(&facts))

@@ -1,8 +1,9 @@
-//! Checks before an installation: of the host cluster, and of an API that is to become the fleet
-//! API.
+//! Checks before an installation: of the host cluster, of an API that is to become the fleet API,
+//! and of a cluster that is to become a member.
 
 use jiff::Timestamp;
 use kube::Config;
+use muster_agent::check::{self as agent, is_agent};
 use muster_shared::check::common::{clock, life, reach};
 use muster_shared::check::{Answer, Asker, Category, Clocks, Verdict, listed};
 use muster_shared::client::{self, Life};
@@ -48,9 +49,10 @@ pub(super) async fn host(asker: &Asker, config: &Config, namespace: &str) -> Vec
     let parts = "&labelSelector=app.kubernetes.io%2Fpart-of%3Dmuster";
     let there: Answer<Vec<Deployment>> = asker.list("/apis/apps/v1/deployments", parts).await;
     let mut category = Category::new("Host cluster");
-    if !common(&mut category, &facts, "the host cluster") {
+    if !common(&mut category, &facts, "the host cluster", OLDEST) {
         return category.into_verdicts();
     }
+    may_install(&mut category, &facts.lacking);
     storage(&mut category, &classes);
     installed(&mut category, &there, namespace);
     category.into_verdicts()
@@ -99,9 +101,10 @@ pub(super) async fn fleet(asker: &Asker, config: &Config) -> Vec<Verdict> {
         asker.get("/apis/apps/v1/replicasets?limit=20").await;
     let clusters: Answer<Value> = asker.get("/apis/cluster.karmada.io/v1alpha1").await;
     let mut category = Category::new("Fleet API");
-    if !common(&mut category, &facts, "the fleet API") {
+    if !common(&mut category, &facts, "the fleet API", OLDEST) {
         return category.into_verdicts();
     }
+    may_install(&mut category, &facts.lacking);
     let (nodes, sets) = (nodes.map(|it| it.items), sets.map(|it| it.items));
     dedicated(&mut category, &nodes, &sets, "would be");
     match clusters {
@@ -117,9 +120,48 @@ pub(super) async fn fleet(asker: &Asker, config: &Config) -> Vec<Verdict> {
     category.into_verdicts()
 }
 
+/// Checks a cluster that is to become a member.
+pub(super) async fn member(asker: &Asker, config: &Config) -> Vec<Verdict> {
+    let facts = facts(asker, config, &[Right::new("*", "*", "*")]).await;
+    let there: Answer<Vec<Deployment>> = asker.list("/apis/apps/v1/deployments", "").await;
+    let mut category = Category::new("Member");
+    if !common(&mut category, &facts, "the member", agent::OLDEST) {
+        return category.into_verdicts();
+    }
+    match &facts.lacking {
+        Ok(lacking) if lacking.is_empty() => {
+            category.ok("own-rights", "you may grant the agent its rights");
+        }
+        Ok(_) => category.error(
+            "own-rights",
+            "you are no administrator of this cluster",
+            "Kubernetes lets only those grant rights who have them: install the agent with the kubeconfig of an administrator.",
+        ),
+        Err(refusal) => category.unknown("own-rights", "your rights", refusal),
+    }
+    let agents = there.map(|all| places(all.iter().filter(|it| is_agent(it))));
+    match agents {
+        Ok(agents) if agents.is_empty() => category.ok("not-installed", "no agent is there yet"),
+        Ok(agents) => category.warning(
+            "not-installed",
+            format!("agents are there: {}", listed(&agents, MOST)),
+            "A Karmada agent has to go before another one manages its objects. Of our own: run the check without --pre.",
+        ),
+        Err(refusal) => category.unknown("not-installed", "other agents", &refusal),
+    }
+    category.into_verdicts()
+}
+
+/// Returns the namespaces and names of Deployments.
+fn places<'a>(all: impl Iterator<Item = &'a Deployment>) -> Vec<String> {
+    let place =
+        |it: &Deployment| format!("{}/{}", it.namespace().unwrap_or_default(), it.name_any());
+    all.map(place).collect()
+}
+
 /// Checks what every API needs. Returns whether it answers.
-fn common(category: &mut Category, facts: &Facts, whose: &str) -> bool {
-    if !reach(category, &facts.server, &facts.version, OLDEST) {
+fn common(category: &mut Category, facts: &Facts, whose: &str, oldest: (u32, u32)) -> bool {
+    if !reach(category, &facts.server, &facts.version, oldest) {
         return false;
     }
     clock(category, whose, &facts.clocks);
@@ -132,7 +174,12 @@ fn common(category: &mut Category, facts: &Facts, whose: &str) -> bool {
         facts.now,
         hint,
     );
-    match &facts.lacking {
+    true
+}
+
+/// Checks the rights of whoever is to install the control plane or its kinds.
+fn may_install(category: &mut Category, lacking: &Answer<Vec<Right>>) {
+    match lacking {
         Ok(lacking) if lacking.is_empty() => {
             category.ok("own-rights", "you may create what an installation creates");
         }
@@ -143,7 +190,6 @@ fn common(category: &mut Category, facts: &Facts, whose: &str) -> bool {
         ),
         Err(refusal) => category.unknown("own-rights", "your rights", refusal),
     }
-    true
 }
 
 fn storage(category: &mut Category, classes: &Answer<Vec<Value>>) {
@@ -190,9 +236,7 @@ fn installed(category: &mut Category, there: &Answer<Vec<Deployment>>, namespace
             .get("app.kubernetes.io/name")
             .is_some_and(|it| it == "muster-control-plane")
     });
-    let places = of_control_plane
-        .map(|it| format!("{}/{}", it.namespace().unwrap_or_default(), it.name_any()));
-    let places: Vec<String> = places.collect();
+    let places = places(of_control_plane);
     if places.is_empty() {
         category.ok(name, "no control plane is installed yet");
     } else if places
