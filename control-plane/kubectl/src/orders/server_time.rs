@@ -1,13 +1,14 @@
 //! The time by the clock of the fleet API's server, which pauses, holds and taints are judged by.
 
-use http::Request;
+use std::time::Duration;
+
 use jiff::{SignedDuration, Timestamp};
-use kube::client::Body;
-use muster_shared::clock::{calendar, date};
+use muster_shared::check::Asker;
+use muster_shared::clock::calendar;
 use muster_shared::k8s::Client;
 
-/// Differences that whole seconds and the time of an answer explain.
-const USUAL: SignedDuration = SignedDuration::from_secs(2);
+/// Time in which the server has to tell.
+const PATIENCE: Duration = Duration::from_secs(15);
 /// Differences that people are told of.
 const WORTH_TELLING: SignedDuration = SignedDuration::from_secs(30);
 
@@ -21,14 +22,8 @@ pub(super) struct ServerTime {
 impl ServerTime {
     /// Asks the server. One that does not tell has the clock of this machine.
     pub(super) async fn ask(client: &Client) -> Self {
-        let told = async {
-            let request = Request::get("/version").body(Body::empty()).ok()?;
-            date(client.send(request).await.ok()?.headers())
-        };
-        let ahead = told.await.map(|date| date.duration_since(calendar()));
-        let ahead = ahead
-            .filter(|ahead| ahead.abs() > USUAL)
-            .unwrap_or_default();
+        let clocks = Asker::new(client.clone(), PATIENCE).clocks().await;
+        let ahead = SignedDuration::from_secs(clocks.map_or(0, |it| it.ahead()));
         if ahead.abs() > WORTH_TELLING {
             let relation = if ahead.is_positive() {
                 "behind"
@@ -52,7 +47,8 @@ impl ServerTime {
 
 #[cfg(test)]
 mod tests {
-    use http::Response;
+    use http::{Request, Response};
+    use kube::client::Body;
 
     use super::*;
 
