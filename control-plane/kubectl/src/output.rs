@@ -42,6 +42,7 @@ impl Reply {
 pub(super) enum Format {
     /// Text for people.
     #[default]
+    #[value(alias = "text")]
     Table,
     /// Text for people of which nothing is cut.
     Wide,
@@ -62,30 +63,6 @@ impl Format {
             Self::Table | Self::Wide => text().to_string(),
             Self::Json => format!("{}\n", serde_json::to_string_pretty(document)?),
             Self::Yaml => serde_saphyr::to_string(document)?,
-        })
-    }
-}
-
-/// Output format of a command whose text is lines rather than a table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-pub(super) enum TextFormat {
-    /// Text for people.
-    #[default]
-    #[value(aliases = ["table", "wide"])]
-    Text,
-    /// JSON document.
-    Json,
-    /// YAML document.
-    Yaml,
-}
-
-impl TextFormat {
-    /// Returns a document; `None` where text is asked for.
-    pub(super) fn document(self, it: &impl Serialize) -> anyhow::Result<Option<String>> {
-        Ok(match self {
-            Self::Text => None,
-            Self::Json => Some(format!("{}\n", serde_json::to_string_pretty(it)?)),
-            Self::Yaml => Some(serde_saphyr::to_string(it)?),
         })
     }
 }

@@ -32,7 +32,7 @@ use tokio::time::Instant;
 use self::facts::Facts;
 use self::fleet_api::OWN;
 use super::install::NAMESPACE;
-use super::output::TextFormat;
+use super::output::Format;
 use super::request::instead;
 
 /// Pause between two runs while `--wait` lasts.
@@ -60,7 +60,7 @@ pub(super) struct Options {
     /// Format of the result. A document has version, server, status, counts, and checks, each with
     /// category, name, status (ok, warning, error, skipped), message and hint.
     #[arg(long, short, value_enum, default_value_t)]
-    output: TextFormat,
+    output: Format,
     /// Time for which the checks are repeated until there is no error.
     #[arg(long, default_value = "0s", value_name = "DURATION")]
     wait: Duration,
@@ -167,9 +167,9 @@ pub(super) async fn carry_out(
     };
     let server = client::address(config);
     let text = match options.output {
-        TextFormat::Text => report.text(Style::of_stdout()),
-        TextFormat::Json => report.json(OWN, &server),
-        TextFormat::Yaml => {
+        Format::Table | Format::Wide => report.text(Style::of_stdout()),
+        Format::Json => report.json(OWN, &server),
+        Format::Yaml => {
             let document = report.json(OWN, &server);
             serde_saphyr::to_string(&serde_json::from_str::<serde_json::Value>(&document)?)?
         }

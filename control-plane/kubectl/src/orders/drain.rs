@@ -24,7 +24,7 @@ use crate::chosen::{Clusters, required};
 use crate::follow::Waiting;
 use crate::jobs::Jobs;
 use crate::old_copies::old_copies;
-use crate::output::{Reply, STRANDED, TextFormat};
+use crate::output::{Format, Reply, STRANDED};
 use crate::request::find_cluster;
 use crate::running::Running;
 use crate::standstill::Standing;
@@ -56,7 +56,7 @@ pub(crate) struct Options {
     timeout: Duration,
     /// How the answer is printed.
     #[arg(long, short, value_enum, default_value_t)]
-    output: TextFormat,
+    output: Format,
 }
 
 fn rate(text: &str) -> Result<String, String> {
@@ -108,10 +108,9 @@ pub(super) async fn carry_out(
         is_resumed |= cluster.spec.taints.iter().any(is_drain);
     }
     let preview = check(client, names).await?;
-    let document = options.output.document(&preview)?;
     let is_stranded = preview.is_stranded();
     if options.dry_run {
-        let told = document.unwrap_or_else(|| preview.table());
+        let told = options.output.print(|| preview.table(), &preview)?;
         return Ok(Reply::with(told, is_stranded.then_some(STRANDED)));
     }
     // Told first: a person who reads it may still end the order.
@@ -126,7 +125,7 @@ pub(super) async fn carry_out(
             "{given}It goes on until kubectl muster undrain {0}; kubectl muster drain {0} --wait shows the progress\n",
             names.join(" ")
         );
-        let text = document.unwrap_or_else(|| preview.table() + &more);
+        let text = options.output.print(|| preview.table() + &more, &preview)?;
         return Ok(Reply::with(text, is_stranded.then_some(STRANDED)));
     }
     eprint!("{given}");
@@ -144,8 +143,7 @@ pub(super) async fn carry_out(
             last.report(names, how)
         ),
     };
-    let document = options.output.document(&last)?;
-    let text = document.unwrap_or_else(|| last.report(names, how));
+    let text = options.output.print(|| last.report(names, how), &last)?;
     for left in left(client, names).await {
         eprintln!("Warning: {left}");
     }

@@ -84,28 +84,28 @@ pub(super) async fn carry_out(
     let is_named = !options.which.named.is_empty();
     let refused = (is_named && !preview.refused.is_empty()).then_some(STRANDED);
     let table = || preview.table(is_named);
-    let told = options.output.print(table, &preview)?;
     if options.dry_run || preview.moves.is_empty() {
+        let told = options.output.print(table, &preview)?;
         return Ok(Reply::with(told, refused));
     }
     let moves = preview.moves.iter().map(|it| it.workload.clone());
     let moves: Vec<WorkloadReference> = moves.collect();
     if options.wait {
         // Told first: a person who reads it may still end the request.
-        eprint!("{}", preview.table(is_named));
+        eprint!("{}", table());
     }
     let order = options.why.author(&client).await;
     let order = order.order(order::REBALANCE, calendar());
     let names = ask(&client, &moves, &order).await?;
     if !options.wait {
-        let mut text = told;
-        if options.output == Format::Table {
-            let _ = writeln!(
-                text,
-                "{}: requested; they move at the rate of evictions, at most {rate} a second",
-                names.join(" ")
-            );
-        }
+        let names = names.join(" ");
+        let requested = || {
+            format!(
+                "{}{names}: requested; they move at the rate of evictions, at most {rate} a second\n",
+                table()
+            )
+        };
+        let text = options.output.print(requested, &preview)?;
         return Ok(Reply::with(text, refused));
     }
     let waiting = Waiting::of(*options.timeout);
