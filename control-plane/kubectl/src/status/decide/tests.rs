@@ -203,49 +203,6 @@ fn a_cluster_that_falls_silent_while_nobody_acts_is_not_told_to_be_ready() {
 }
 
 #[test]
-fn each_thing_that_needs_attention_is_told_and_makes_the_exit_code_1() {
-    let pending = |reason| vec![binding("web", &[("EvictionPending", "True", reason)], None)];
-    let with = |kind, status, reason| vec![binding("web", &[(kind, status, reason)], None)];
-    let lost = || vec![cluster("m1", "Unknown", &[]), cluster("m2", "True", &[])];
-    let tainted = || vec![cluster("m1", "True", &["x"]), cluster("m2", "True", &[])];
-    // The exit code, then clusters not well, unknown, moving, waiting, stranded, without a place.
-    let tells = |what: &str, clusters, bindings, expected: [usize; 7]| {
-        let report = decide(&snapshot(clusters, bindings));
-        let found = [
-            usize::from(report.code()),
-            report.not_well.len(),
-            report.unknown,
-            report.moving.len(),
-            report.waiting.len(),
-            report.stranded.len(),
-            report.unplaced.len(),
-        ];
-        assert_eq!(found, expected, "{what}");
-    };
-    let evicted = with("EvictionPending", "False", "Evicted");
-    tells("all is well", well(), evicted, [0; 7]);
-    tells("one is lost", lost(), vec![], [1, 1, 0, 0, 0, 0, 0]);
-    tells("one is tainted", tainted(), vec![], [1, 1, 0, 0, 0, 0, 0]);
-    let unheard = with("FullyApplied", "Unknown", "ClustersNotHeard");
-    tells("unknown", well(), unheard, [1, 0, 1, 0, 0, 0, 0]);
-    let moves = vec![sentence::moved_from("web", "Healthy")];
-    tells("a move", well(), moves, [0, 0, 0, 1, 0, 0, 0]);
-    for reason in [
-        "WaitingForRate",
-        "WaitingForToleration",
-        "StoppedByThreshold",
-        "Paused",
-    ] {
-        tells(reason, well(), pending(reason), [1, 0, 0, 0, 1, 0, 0]);
-    }
-    for reason in ["NowhereToGo", "NotFenced"] {
-        tells(reason, well(), pending(reason), [1, 0, 0, 0, 0, 1, 0]);
-    }
-    let unplaced = with("Scheduled", "False", "NoClusterFit");
-    tells("no cluster fits", well(), unplaced, [1, 0, 0, 0, 0, 0, 1]);
-}
-
-#[test]
 fn a_leader_acts_while_its_lease_lasts() {
     for (lease, acts) in [
         (Ok(None), false),
@@ -311,35 +268,6 @@ fn what_cannot_be_read_is_said_and_the_rest_is_shown() {
     };
     let report = decide(&deaf);
     assert_eq!((report.code(), report.unread.len()), (0, 1));
-}
-
-#[test]
-fn the_estimate_follows_from_the_line_and_the_pace() {
-    let line = || -> Vec<_> {
-        let waits = [("EvictionPending", "True", "WaitingForRate")];
-        let one = |n| binding(&format!("w{n}"), &waits, None);
-        (0..3).map(one).collect()
-    };
-    let report = decide(&snapshot(well(), line()));
-    assert_eq!(report.pace.band, Band::Primary);
-    assert!(
-        report
-            .waiting
-            .iter()
-            .all(|it| it.at_most_seconds == Some(6))
-    );
-    // Both have failed: a small fleet stops, and no time can be told.
-    let lost = vec![cluster("m1", "Unknown", &[]), cluster("m2", "Unknown", &[])];
-    let report = decide(&snapshot(lost, line()));
-    assert_eq!((report.pace.band, report.pace.failed), (Band::Stopped, 2));
-    assert!(report.waiting.iter().all(|it| it.at_most_seconds.is_none()));
-    // The control plane says only with its next look that they wait for the end of a pause.
-    let paused = Snapshot {
-        pause: Ok(Some(pause(None))),
-        ..snapshot(well(), line())
-    };
-    let report = decide(&paused);
-    assert!(report.waiting.iter().all(|it| it.at_most_seconds.is_none()));
 }
 
 #[test]
@@ -460,27 +388,6 @@ fn a_cluster_says_when_the_first_that_tolerates_it_may_leave() {
 
 fn binding_saying(reason: &str, message: &str) -> Arc<AnyBinding> {
     sentence::placed("web", "m2", "Healthy", Some((reason, message)))
-}
-
-#[test]
-fn a_pause_is_told_and_makes_the_exit_code_1() {
-    for (pause, paused) in [
-        (None, 0),
-        (Some(pause(None)), 1),
-        (Some(pause(Some(""))), 1),
-        (Some(pause(Some("2026-01-01T00:09:00Z"))), 0),
-    ] {
-        let report = decide(&Snapshot {
-            pause: Ok(pause),
-            ..snapshot(well(), vec![])
-        });
-        assert_eq!(
-            (report.paused.len(), report.code()),
-            (paused, u8::from(paused > 0))
-        );
-        let text = print::table(&report, NOW.parse().unwrap());
-        assert_eq!(text.contains("PAUSED:     "), paused > 0, "{text}");
-    }
 }
 
 #[test]

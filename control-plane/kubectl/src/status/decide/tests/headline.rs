@@ -449,16 +449,6 @@ fn what_is_told_to_be_on_is_not_stopped_or_paused() {
 }
 
 #[test]
-fn the_times_of_a_pause_are_told_as_all_others_are() {
-    let report = decide(&Snapshot {
-        pause: Ok(Some(pause(Some("2026-01-03T00:00:00Z")))),
-        ..snapshot(five(&[]), Vec::new())
-    });
-    let expected = "all movement is paused by ann since 00:10:00Z until 2026-01-03 00:00:00Z";
-    assert_eq!(report.summary.sentence, expected);
-}
-
-#[test]
 fn the_time_of_day_of_what_comes_is_the_same_at_each_look() {
     let fence = "m1 has x: its copy may run until 400 s after the last renewal";
     for now in ["00:10:00.2", "00:10:00.9", "00:10:01.4"] {

@@ -21,7 +21,7 @@ fn fenced(name: &str) -> Arc<AnyBinding> {
 }
 
 /// Returns a binding that is leaving `m1`, healthy or not in `m2`.
-pub(super) fn moved_from(name: &str, health: &str) -> Arc<AnyBinding> {
+fn moved_from(name: &str, health: &str) -> Arc<AnyBinding> {
     let mut binding = AnyBinding::clone(&placed(name, "m2", health, None));
     let task = json!([{ "fromCluster": "m1", "reason": "ApplicationFailure", "producer": "p" }]);
     binding.spec.graceful_eviction_tasks = read(task);
@@ -277,6 +277,31 @@ fn the_state_of_the_fleet_is_told_in_one_sentence() {
         (
             with(&[], vec![binding("web", &[LACKS], None)]),
             "ATTENTION: 1 workload with missing dependencies",
+        ),
+        (
+            with(
+                &[],
+                vec![binding(
+                    "web",
+                    &[("FullyApplied", "Unknown", "ClustersNotHeard")],
+                    None,
+                )],
+            ),
+            "ATTENTION: 1 workload with a state that is not known",
+        ),
+        (
+            Snapshot {
+                pause: Ok(Some(pause(Some("2026-01-03T00:00:00Z")))),
+                ..with(&[], Vec::new())
+            },
+            "ATTENTION: all movement is paused by ann since 00:10:00Z until 2026-01-03 00:00:00Z",
+        ),
+        (
+            Snapshot {
+                pause: Ok(Some(pause(Some("2026-01-01T00:09:00Z")))),
+                ..with(&[], Vec::new())
+            },
+            "WELL: 5 of 5 clusters ready, 0 workloads placed",
         ),
         (
             led(Ok(Some(dead))),
