@@ -59,7 +59,7 @@ pub(super) struct Options {
     name: Option<String>,
     /// How the answer is printed.
     #[arg(long, short, value_enum, default_value_t)]
-    pub output: Format,
+    output: Format,
     /// The filters and scores in force, in place of those of the running control plane.
     #[arg(long, value_name = "LIST")]
     plugins: Option<Words>,
@@ -69,11 +69,6 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// Returns what is asked about.
-    pub fn subject(&self) -> anyhow::Result<Subject> {
-        Subject::of(&self.what, self.name.as_deref())
-    }
-
     /// Changes the settings of the running control plane as far as that is asked for.
     fn change(&self, settings: &mut Settings) -> anyhow::Result<()> {
         if let Some(plugins) = &self.plugins {
@@ -95,7 +90,7 @@ pub(super) async fn carry_out(
     namespace: &str,
     options: &Options,
 ) -> anyhow::Result<String> {
-    let subject = options.subject()?;
+    let subject = Subject::of(&options.what, options.name.as_deref())?;
     let mut settings = Running::read(&client, &[]).await?.settings;
     options.change(&mut settings)?;
     let rules = core::Options::of(&settings);

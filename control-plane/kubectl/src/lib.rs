@@ -416,19 +416,4 @@ mod tests {
             assert!(!said.contains("asks for more"), "{words:?}: {said}");
         }
     }
-
-    #[test]
-    fn a_binding_is_explained_in_its_namespace() {
-        let words = "kubectl-muster explain rb web-deployment -n shop -o json";
-        let line = line::parse(words.split(' ')).unwrap();
-        assert_eq!(line.connection.namespace.as_deref(), Some("shop"));
-        let Question::Explain(options) = line.question else {
-            panic!("not what was asked");
-        };
-        assert_eq!(
-            options.subject().unwrap(),
-            subject::Subject::Binding("web-deployment".to_owned())
-        );
-        assert_eq!(options.output, output::Format::Json);
-    }
 }

@@ -46,18 +46,6 @@ fn answer() -> Answer {
 }
 
 #[test]
-fn where_the_host_name_of_a_service_leads_is_told() {
-    let (mut binding, snapshot) = scene();
-    let leads = "shop.example.com leads to m1, m5";
-    let published = condition("HostnamePublished", "True", "Published", leads, SINCE);
-    let status = binding.status.as_mut().unwrap();
-    status.conditions.push(read(published));
-    let answer = Answer::about(&binding, &snapshot, &core::Options::default());
-    let told = "HostnamePublished=True since 2024-01-01T00:00:00Z: Published shop.example.com leads to m1, m5\n";
-    assert!(answer.to_string().contains(told), "{answer}");
-}
-
-#[test]
 fn what_follows_a_workload_is_told_to_be_where_that_is() {
     let (mut binding, snapshot) = scene();
     let spec = &mut binding.spec;

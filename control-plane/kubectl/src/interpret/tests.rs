@@ -164,15 +164,6 @@ fn a_check_lists_what_is_set_and_fails_for_what_is_not_valid() {
 }
 
 #[test]
-fn without_customizations_the_built_in_rules_answer() {
-    let folder = Folder::new();
-    let claim = "{ apiVersion: v1, kind: PersistentVolumeClaim, status: { phase: Pending } }";
-    let claim = folder.write("claim.yaml", claim);
-    let line = ["--operation", "InterpretHealth", "--observed-file", &claim];
-    assert_eq!(run(&line).unwrap().trim(), "healthy: false");
-}
-
-#[test]
 fn the_health_of_a_kind_without_a_rule_is_the_one_that_its_agent_reports() {
     let folder = Folder::new();
     let ready = |status: &str| {

@@ -418,36 +418,6 @@ async fn a_selector_stands_for_the_clusters_that_the_api_finds_by_it() {
     assert!(told.contains("no Cluster has labels"), "{told}");
 }
 
-/// Clusters and workloads of the large fleet; a hundredth of it is lost.
-const LARGE: (usize, usize) = (1_000, 10_000);
-
-// Run it by name, optimised, to measure: it prints the time.
-#[test]
-#[ignore = "a measurement"]
-fn a_large_fleet_is_foretold_within_seconds() {
-    let (clusters, workloads) = LARGE;
-    let place = |n: usize| format!("c{}", n % clusters);
-    let fleet = Fleet {
-        clusters: (0..clusters)
-            .map(|n| cluster(&place(n), "64", "eu"))
-            .collect(),
-        bindings: (0..workloads)
-            .map(|n| web(&format!("w{n}"), &place(n), &json!({})))
-            .collect(),
-        policies: vec![policy("NoExecute")],
-        needs: Ok(HashMap::new()),
-        jobs: Jobs::default(),
-    };
-    let lost: Vec<String> = (0..clusters / 100).map(place).collect();
-    let lost: Vec<&str> = lost.iter().map(String::as_str).collect();
-    let begun = tokio::time::Instant::now();
-    let told = foretell(&fleet, &lost, &[], &[]);
-    let seconds = begun.elapsed().as_secs_f64();
-    let moves = told["moves"].as_array().unwrap().len();
-    println!("{clusters} clusters, {workloads} workloads, {moves} moves: {seconds:.2} s of 10 s");
-    assert_eq!(moves, workloads / 100);
-}
-
 #[test]
 fn what_is_more_important_moves_first_and_gets_the_room() {
     let vital = json!({"schedulePriority": {"priority": 9}});
