@@ -8,6 +8,7 @@ use muster_control_plane::scheduler::core::Snapshot;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::k8s::{Client, Lease};
+use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -16,14 +17,19 @@ pub(crate) fn read<T: DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap()
 }
 
-/// Makes an API that answers each request with a code and a document.
-pub(crate) fn api(
-    mut answer: impl FnMut(&Request<Body>) -> (u16, Value) + Send + 'static,
-) -> Client {
+/// Makes an API that answers each request, whose body is a document, with a code and a document.
+pub(crate) fn api(answer: impl FnMut(&Request<Value>) -> (u16, Value) + Send + 'static) -> Client {
+    let answer = Arc::new(Mutex::new(answer));
     let service = tower::service_fn(move |request: Request<Body>| {
-        let (code, document) = answer(&request);
-        let body = Body::from(document.to_string().into_bytes());
-        std::future::ready(Response::builder().status(code).body(body))
+        let answer = Arc::clone(&answer);
+        async move {
+            let (parts, body) = request.into_parts();
+            let body = body.collect_bytes().await.unwrap();
+            let body = serde_json::from_slice(&body).unwrap_or_default();
+            let (code, document) = (*answer.lock())(&Request::from_parts(parts, body));
+            let body = Body::from(document.to_string().into_bytes());
+            Response::builder().status(code).body(body)
+        }
     });
     Client::new(service, "default")
 }

@@ -202,11 +202,11 @@ pub(super) async fn resume(client: &Client, options: &Resuming) -> anyhow::Resul
 mod tests {
     use std::sync::Arc;
 
-    use http::{Method, Request, Response};
-    use kube::client::Body;
+    use http::Method;
     use parking_lot::Mutex;
 
     use super::*;
+    use crate::fixtures;
 
     #[test]
     fn a_cluster_that_is_named_by_a_flag_is_a_member_and_not_the_whole_fleet() {
@@ -233,28 +233,22 @@ mod tests {
             "metadata": {"name": NAME, "namespace": SYSTEM_NAMESPACE},
         })));
         let held = Arc::clone(&record);
-        let service =
-            tower::service_fn(move |request: Request<Body>| {
-                let record = Arc::clone(&held);
-                async move {
-                    let (parts, body) = request.into_parts();
-                    let body = body.collect_bytes().await.unwrap();
-                    let mut record = record.lock();
-                    if parts.method == Method::PATCH {
-                        json_patch::merge(&mut record, &serde_json::from_slice(&body).unwrap());
-                    }
-                    let (code, text) = match parts.method {
-                    Method::DELETE => (403, json!({
+        let client = fixtures::api(move |request| {
+            let mut record = held.lock();
+            match *request.method() {
+                Method::DELETE => {
+                    let refused = json!({
                         "kind": "Status", "code": 403, "reason": "Forbidden", "message": "no",
-                    }).to_string()),
-                    Method::PATCH => (200, record.to_string()),
-                    _ => (200, json!({"status": {"userInfo": {"username": "bob"}}}).to_string()),
-                };
-                    let answer = Response::builder().status(code);
-                    answer.body(Body::from(text.into_bytes()))
+                    });
+                    (403, refused)
                 }
-            });
-        let client = Client::new(service, "default");
+                Method::PATCH => {
+                    json_patch::merge(&mut record, request.body());
+                    (200, record.clone())
+                }
+                _ => (200, json!({"status": {"userInfo": {"username": "bob"}}})),
+            }
+        });
         let options = Resuming {
             members: Members::default(),
             why: Why::default(),

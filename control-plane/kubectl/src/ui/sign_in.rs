@@ -156,12 +156,10 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use http::{Request, Response};
-    use kube::client::Body;
-    use serde_json::Value;
-    use tower::service_fn;
+    use http::Request;
 
     use super::*;
+    use crate::fixtures;
 
     fn request(headers: &[&str]) -> Parts {
         let mut request = Request::get("/api/status");
@@ -176,32 +174,28 @@ mod tests {
     fn sign_in() -> (SignIn, Arc<AtomicUsize>) {
         let asked = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&asked);
-        let service = service_fn(move |request: Request<Body>| {
+        let client = fixtures::api(move |request| {
             counted.fetch_add(1, Ordering::SeqCst);
-            async move {
-                let body = request.into_body().collect_bytes().await.unwrap();
-                let mut review: Value = serde_json::from_slice(&body).unwrap();
-                let spec = &review["spec"];
-                let (code, status) = match spec["token"].as_str() {
-                    Some("trouble") => (500, json!({})),
-                    Some(name @ ("alice" | "bob")) => {
-                        let user = json!({"username": name, "groups": ["ops"]});
-                        (201, json!({"authenticated": true, "user": user}))
-                    }
-                    Some(_) => (201, json!({"authenticated": false})),
-                    None => {
-                        let path = &spec["nonResourceAttributes"];
-                        assert_eq!(*path, json!({"path": PATH, "verb": "get"}));
-                        assert_eq!(spec["groups"], json!(["ops"]));
-                        (201, json!({"allowed": spec["user"] == "alice"}))
-                    }
-                };
-                review["status"] = status;
-                let answer = Response::builder().status(code);
-                answer.body(Body::from(review.to_string().into_bytes()))
-            }
+            let mut review = request.body().clone();
+            let spec = &review["spec"];
+            let (code, status) = match spec["token"].as_str() {
+                Some("trouble") => (500, json!({})),
+                Some(name @ ("alice" | "bob")) => {
+                    let user = json!({"username": name, "groups": ["ops"]});
+                    (201, json!({"authenticated": true, "user": user}))
+                }
+                Some(_) => (201, json!({"authenticated": false})),
+                None => {
+                    let path = &spec["nonResourceAttributes"];
+                    assert_eq!(*path, json!({"path": PATH, "verb": "get"}));
+                    assert_eq!(spec["groups"], json!(["ops"]));
+                    (201, json!({"allowed": spec["user"] == "alice"}))
+                }
+            };
+            review["status"] = status;
+            (code, review)
         });
-        (SignIn::new(Client::new(service, "default")), asked)
+        (SignIn::new(client), asked)
     }
 
     #[tokio::test]

@@ -1,14 +1,14 @@
 use std::sync::Arc;
 
 use clap::Parser as _;
-use http::{Request, Response};
+use http::{Method, Request};
 use kube::client::Body;
 use muster_shared::clock::calendar;
 use muster_shared::taints::is_drain;
 use parking_lot::Mutex;
 
 use super::*;
-use crate::fixtures::member;
+use crate::fixtures::{self, member, read};
 use crate::orders::taint;
 
 fn cluster(taints: &Value, annotations: &Value) -> Cluster {
@@ -60,35 +60,25 @@ fn an_order_changes_its_own_taints_and_annotations_and_nothing_that_is_so_alread
 
 /// Returns an API that has clusters, and all of them as they were after each write.
 fn api(clusters: &[Value]) -> (Client, Arc<Mutex<Vec<Vec<Cluster>>>>) {
-    let clusters = Arc::new(Mutex::new(clusters.to_vec()));
     let states: Arc<Mutex<Vec<Vec<Cluster>>>> = Arc::default();
-    let seen = Arc::clone(&states);
-    let service = tower::service_fn(move |request: Request<Body>| {
-        let (clusters, seen) = (Arc::clone(&clusters), Arc::clone(&seen));
-        async move {
-            let name = request.uri().path().rsplit('/').next().unwrap().to_owned();
-            if ["version", "selfsubjectreviews"].contains(&&*name) {
-                return Ok::<_, std::convert::Infallible>(Response::new(Body::empty()));
-            }
-            let is_write = request.method() == http::Method::PATCH;
-            let body = request.into_body().collect_bytes().await.unwrap();
-            let mut clusters = clusters.lock();
-            let at = |it: &&mut Value| it["metadata"]["name"] == name.as_str();
-            let cluster = clusters.iter_mut().find(at).unwrap();
-            if is_write {
-                json_patch::merge(cluster, &serde_json::from_slice(&body).unwrap());
-            }
-            let answer = cluster.to_string();
-            if is_write {
-                let all = clusters.iter().cloned();
-                let all = all.map(|it| serde_json::from_value(it).unwrap());
-                seen.lock().push(all.collect());
-            }
-            let answer = Response::new(Body::from(answer.into_bytes()));
-            Ok(answer)
+    let (mut clusters, seen) = (clusters.to_vec(), Arc::clone(&states));
+    let client = fixtures::api(move |request| {
+        let name = request.uri().path().rsplit('/').next().unwrap();
+        let at = |it: &&mut Value| it["metadata"]["name"] == name;
+        let Some(cluster) = clusters.iter_mut().find(at) else {
+            // Its version is asked for the time of the server, which it does not tell.
+            return (200, json!({}));
+        };
+        if request.method() != Method::PATCH {
+            return (200, cluster.clone());
         }
+        json_patch::merge(cluster, request.body());
+        let answer = cluster.clone();
+        seen.lock()
+            .push(clusters.iter().cloned().map(read).collect());
+        (200, answer)
     });
-    (Client::new(service, "default"), states)
+    (client, states)
 }
 
 fn names() -> Vec<String> {
