@@ -25,15 +25,6 @@ pub(super) struct Pair {
     pub key: String,
 }
 
-/// Private and public half of the key that signs tokens of service accounts, as PEM texts.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct TokenKey {
-    /// The private key (PKCS#8).
-    pub private: String,
-    /// The public key.
-    pub public: String,
-}
-
 /// Makes a certificate authority.
 ///
 /// # Errors
@@ -91,16 +82,15 @@ pub(super) fn leaf(
     })
 }
 
-/// Makes the key that signs tokens of service accounts.
+/// Makes the key that signs tokens of service accounts: the private half (PKCS#8) and the public
+/// one, as PEM texts.
 ///
 /// # Errors
 /// When the system has no randomness.
-pub(super) fn token_key() -> Result<TokenKey, rcgen::Error> {
+pub(super) fn token_key() -> Result<[String; 2], rcgen::Error> {
     let key = KeyPair::generate()?;
-    Ok(TokenKey {
-        private: key.serialize_pem(),
-        public: pem("PUBLIC KEY", &key.subject_public_key_info()),
-    })
+    let public = pem("PUBLIC KEY", &key.subject_public_key_info());
+    Ok([key.serialize_pem(), public])
 }
 
 /// Returns the parameters that each certificate has: its names (DNS names or IP addresses), its

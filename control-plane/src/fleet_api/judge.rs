@@ -11,7 +11,7 @@ use rustls::pki_types::pem::PemObject as _;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::X509Certificate;
 
-use super::issue::{Pair, TokenKey};
+use super::issue::Pair;
 use super::plan::{Leaf, sorted};
 
 /// Label of every Secret that this program makes, with [`MANAGER`] as its value.
@@ -128,22 +128,23 @@ pub(super) fn bundle(first: &str, others: &str) -> String {
 }
 
 /// Judges the Secret of the key of tokens.
-pub(super) fn token_key(found: Option<&Secret>) -> Verdict<TokenKey> {
+pub(super) fn token_key(found: Option<&Secret>) -> Verdict<()> {
     let Some(secret) = found else {
         return Verdict::Make("there is none");
     };
     if let Some(why) = foreign(secret) {
         return Verdict::Refuse(why);
     }
-    let [private, public] = TOKENS.map(|key| text(secret, key));
-    match (private, public) {
-        (Some(private), Some(public))
-            if private.contains("PRIVATE KEY") && public.contains("PUBLIC KEY") =>
-        {
-            Verdict::Keep(TokenKey { private, public })
-        }
-        _ => Verdict::Refuse(format!("{} and {} are not PEM keys", TOKENS[0], TOKENS[1])),
+    let is_one =
+        |(key, title): (&str, &str)| text(secret, key).is_some_and(|it| it.contains(title));
+    let [private, public] = TOKENS;
+    if [(private, "PRIVATE KEY"), (public, "PUBLIC KEY")]
+        .into_iter()
+        .all(is_one)
+    {
+        return Verdict::Keep(());
     }
+    Verdict::Refuse(format!("{private} and {public} are not PEM keys"))
 }
 
 /// Judges the Secret of a certificate, which is renewed when a third of `life` is left.

@@ -269,12 +269,12 @@ impl Keeper {
         let name = self.site.name("accounts");
         let found = self.get(&name).await?;
         match judge::token_key(found.as_ref()) {
-            Verdict::Keep(_) => {}
+            Verdict::Keep(()) => {}
             Verdict::Refuse(why) => return Err(Error::Refused(name, why)),
             Verdict::Make(why) => {
                 let made = issue::token_key();
                 let made = made.map_err(|error| Error::Issue("key of tokens".to_owned(), error))?;
-                let data = BTreeMap::from([(TOKENS[0], made.private), (TOKENS[1], made.public)]);
+                let data = TOKENS.into_iter().zip(made).collect();
                 self.store(&name, found.as_ref(), data).await?;
                 written.push((name, why));
             }

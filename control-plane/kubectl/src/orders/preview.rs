@@ -208,13 +208,9 @@ impl Preview {
             obstacle: &|name| suspended(spec, name),
             ..Departure::new(spec, binding.status(), from, reason, &mode)
         };
-        let plan = plan_whole(
-            &departure,
-            snapshot,
-            &options.for_departure(),
-            now,
-            &|after| jobs.leaves_undone(binding, after),
-        );
+        let plan = plan_whole(&departure, snapshot, options, now, &|after| {
+            jobs.leaves_undone(binding, after)
+        });
         match plan {
             Err(nowhere) => self.stranded.push(because(nowhere.to_string())),
             Ok(_) if due > now => {
