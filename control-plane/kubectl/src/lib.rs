@@ -174,14 +174,7 @@ enum Question {
 /// Runs the program: carries out one command and returns its exit code.
 pub fn execute(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     tls::install_provider();
-    let arguments: Vec<OsString> = arguments.into_iter().collect();
-    let asked = match completion::asked(&arguments) {
-        Some(words) => Asked::Completion(words.into()),
-        None => match line::parse(arguments) {
-            Ok(line) => Asked::Question(Box::new(line)),
-            Err(error) => error.exit(),
-        },
-    };
+    let asked = Asked::of(arguments).unwrap_or_else(|error| error.exit());
     let failure = match &asked {
         Asked::Question(line) if matches!(line.question, Question::Status(_)) => {
             ExitCode::from(output::UNREAD)
@@ -215,6 +208,16 @@ enum Asked {
     Completion(Vec<OsString>),
 }
 
+impl Asked {
+    fn of<T: Into<OsString>>(arguments: impl IntoIterator<Item = T>) -> Result<Self, clap::Error> {
+        let arguments: Vec<OsString> = arguments.into_iter().map(Into::into).collect();
+        Ok(match completion::asked(&arguments) {
+            Some(words) => Self::Completion(words.into()),
+            None => Self::Question(Box::new(line::parse(arguments)?)),
+        })
+    }
+}
+
 async fn reply(asked: Asked) -> anyhow::Result<Reply> {
     match asked {
         Asked::Question(line) => Box::pin(carry_out(*line)).await,
@@ -242,12 +245,7 @@ pub async fn outcome<T>(arguments: impl IntoIterator<Item = T>) -> anyhow::Resul
 where
     T: Into<OsString> + Clone,
 {
-    let arguments: Vec<OsString> = arguments.into_iter().map(Into::into).collect();
-    let asked = match completion::asked(&arguments) {
-        Some(words) => Asked::Completion(words.into()),
-        None => Asked::Question(Box::new(line::parse(arguments)?)),
-    };
-    Box::pin(reply(asked)).await
+    Box::pin(reply(Asked::of(arguments)?)).await
 }
 
 /// Carries out an order over a connection that the caller has made, and returns what the program
