@@ -127,13 +127,7 @@ pub(super) fn shortened(text: &str, longest: usize) -> String {
 pub(super) fn ago(since: Option<Timestamp>, now: Timestamp) -> String {
     since.map_or_else(
         || "-".to_owned(),
-        |since| {
-            let seconds = now.duration_since(since).as_secs();
-            match u64::try_from(seconds).unwrap_or_default() {
-                seconds @ 172_800.. => format!("{}d", seconds / 86_400),
-                seconds => passed(seconds),
-            }
-        },
+        |since| passed(u64::try_from(now.duration_since(since).as_secs()).unwrap_or_default()),
     )
 }
 
@@ -142,7 +136,8 @@ pub(super) fn passed(seconds: u64) -> String {
     match seconds {
         0..120 => format!("{seconds}s"),
         120..7_200 => format!("{}m{}s", seconds / 60, seconds % 60),
-        _ => format!("{}h{}m", seconds / 3_600, seconds % 3_600 / 60),
+        7_200..172_800 => format!("{}h{}m", seconds / 3_600, seconds % 3_600 / 60),
+        _ => format!("{}d", seconds / 86_400),
     }
 }
 

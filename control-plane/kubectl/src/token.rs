@@ -27,7 +27,7 @@ use muster_shared::settings::Duration;
 use super::install::{CHART, NAMESPACE};
 use super::list::tokens;
 use super::request::{call, require_name};
-use super::table::Table;
+use super::table::{Table, passed};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum What {
@@ -284,14 +284,10 @@ fn table(entries: &[Entry], now: Timestamp) -> String {
         "EXTRA GROUPS",
     ]);
     for entry in entries {
-        let left = entry
-            .expiration
-            .map(|end| SignedDuration::max(end.duration_since(now), SignedDuration::ZERO));
-        let left = left.map(|it| match it.as_secs() {
-            0 => "<expired>".to_owned(),
-            seconds @ 1..120 => format!("{seconds}s"),
-            seconds @ 120..7200 => format!("{}m", seconds / 60),
-            seconds => format!("{}h", seconds / 3600),
+        let left = entry.expiration.map(|end| end.duration_since(now));
+        let left = left.map(|it| match u64::try_from(it.as_secs()) {
+            Ok(seconds @ 1..) => passed(seconds),
+            _ => "<expired>".to_owned(),
         });
         table.row([
             entry.token.to_string(),
@@ -340,8 +336,8 @@ mod tests {
         };
         for (end, left) in [
             (None, "<forever>"),
-            (Some("2030-01-02T00:00:00Z"), "24h"),
-            (Some("2030-01-01T00:10:01Z"), "10m"),
+            (Some("2030-01-02T00:00:00Z"), "24h0m"),
+            (Some("2030-01-01T00:10:01Z"), "10m1s"),
             (Some("2030-01-01T00:00:09Z"), "9s"),
             (Some("2029-01-01T00:00:09Z"), "<expired>"),
         ] {

@@ -9,7 +9,7 @@ use muster_shared::taints;
 use serde_json::{Value, json};
 
 use crate::forecast::{self, Disaster, Forecast, Left, Move, Room};
-use crate::table::{Table, Workload, amount};
+use crate::table::{Table, Workload, amount, passed};
 
 /// Lines of a list before the rest is only counted.
 const SHOWN: usize = 200;
@@ -248,13 +248,6 @@ fn places(targets: &[TargetCluster]) -> String {
     targets.iter().map(place).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns a time in hours, minutes and seconds: `1h2m3s`.
 fn time(time: SignedDuration) -> String {
-    let seconds = time.as_secs().max(0);
-    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    match (hours, minutes) {
-        (0, 0) => format!("{seconds}s"),
-        (0, _) => format!("{minutes}m{seconds}s"),
-        _ => format!("{hours}h{minutes}m{seconds}s"),
-    }
+    passed(u64::try_from(time.as_secs()).unwrap_or_default())
 }
