@@ -136,7 +136,7 @@ where
             .trouble()
             .or_else(|| bindings.into_iter().flatten().next());
         bail!(
-            "the fleet cannot be listed: {}",
+            "the clusters and workloads cannot be listed: {}",
             why.unwrap_or_else(|| "no answer".to_owned())
         );
     }

@@ -110,7 +110,7 @@ pub(super) async fn carry_out(
             &seen,
         ) {
             (Err(error), Some(seen)) if !seen.is_new() => {
-                eprintln!("warning: {error:#}");
+                eprintln!("Warning: {error:#}");
                 String::new()
             }
             (text, _) => text?,
@@ -222,6 +222,11 @@ async fn workloads(
         .map(|it| WorkloadRow::of(it, &left))
         .filter(|it| which.cluster.as_ref().is_none_or(|name| it.concerns(name)))
         .collect();
+    let is_text = matches!(format, Format::Table | Format::Wide);
+    if let Some(namespace) = namespace.filter(|_| rows.is_empty() && seen.is_none() && is_text) {
+        let none = format!("There are none in namespace {namespace} (-A looks in all).\n");
+        return Ok(none);
+    }
     print(&rows, format, seen.as_mut(), |wide| {
         rows::workloads(&rows, wide, now)
     })

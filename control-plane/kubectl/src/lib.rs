@@ -152,7 +152,7 @@ enum Question {
     ///
     /// Run it with the kubeconfig of the fleet API.
     Join(join::Options),
-    /// Takes such a member out of the fleet.
+    /// Takes a member that the control plane connects to out of the fleet.
     ///
     /// Run it with the kubeconfig of the fleet API.
     Unjoin(join::Leaving),

@@ -41,7 +41,7 @@ pub(super) async fn bindings_of(
 /// Returns the objects that can be read, and warns people of the others.
 fn told<K>((found, unreadable): (Vec<K>, Vec<String>)) -> Vec<K> {
     for told in unreadable {
-        eprintln!("warning: {told}");
+        eprintln!("Warning: {told}");
     }
     found
 }

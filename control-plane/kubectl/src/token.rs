@@ -48,8 +48,8 @@ pub(super) struct Create {
     /// The token, in place of one made up.
     token: Option<Token>,
     /// The cluster that it is for. Its agent is given its rights as well, so that nothing is left
-    /// to do here. Without it the token brings any cluster that is not there yet, and somebody has
-    /// to give that cluster's agent its rights (chart, access.members).
+    /// to do here. Without it any cluster can join by the token that is not in the fleet yet, and
+    /// somebody has to give that cluster's agent its rights (chart, access.members).
     #[arg(long, value_name = "NAME")]
     cluster_name: Option<String>,
     /// For how long it is good; 0 for ever.
@@ -111,16 +111,16 @@ async fn create(fleet: Client, config: &Config, options: Create) -> anyhow::Resu
     if let Some(name) = cluster {
         refuse_a_rival(&fleet, name).await?;
         if let Some(warning) = taken(&fleet, name).await {
-            eprintln!("warning: {warning}");
+            eprintln!("Warning: {warning}");
         }
     }
     if cluster.is_none() && options.groups.is_empty() {
         eprintln!(
-            "note: this token brings any cluster that is not there yet; --cluster-name NAME makes one for one cluster, with its rights"
+            "Note: any cluster that is not in the fleet yet can join by this token; --cluster-name NAME makes one for one cluster, with its rights"
         );
     }
     if options.ttl.is_zero() {
-        eprintln!("warning: the token is good for ever: kubectl muster token delete ends it");
+        eprintln!("Warning: the token is good for ever: kubectl muster token delete ends it");
     }
     let now = calendar();
     let groups = match cluster {

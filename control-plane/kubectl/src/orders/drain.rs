@@ -41,7 +41,7 @@ pub(crate) struct Options {
     #[command(flatten)]
     why: Why,
     /// Evictions per second from each of the clusters at most, such as 0.2. The rate of the fleet
-    /// holds in any case; `fleet` takes an own rate away again. Without the option the rate of a
+    /// holds in any case; `fleet` takes such a rate away again. Without the option the rate of a
     /// drain that is under way stays.
     #[arg(long, value_name = "RATE", value_parser = rate)]
     rate: Option<String>,

@@ -229,7 +229,7 @@ pub(super) async fn change(
             Err(error) => bail!("change Cluster {name}: {}", client::brief(&error)),
         }
     }
-    bail!("change Cluster {name}: others change it all the time")
+    bail!("change Cluster {name}: others change it all the time; give the order again")
 }
 
 #[cfg(test)]

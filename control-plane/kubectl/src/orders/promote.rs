@@ -76,7 +76,7 @@ pub(super) async fn carry_out(
         );
     };
     let own = fleet_epoch::of(&namespace.metadata).unwrap_or_else(|problem| {
-        eprintln!("warning: {problem}; it counts as 0");
+        eprintln!("Warning: {problem}; it counts as 0");
         0
     });
     let leases: Api<Lease> = Api::namespaced(client.clone(), CLUSTER_NAMESPACE);

@@ -31,7 +31,7 @@ impl ServerTime {
                 "ahead of"
             };
             eprintln!(
-                "warning: the clock of this machine is {} s {relation} that of the fleet API, which counts",
+                "Warning: the clock of this machine is {} s {relation} that of the fleet API, which counts",
                 ahead.abs().as_secs()
             );
         }
