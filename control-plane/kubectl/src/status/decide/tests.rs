@@ -230,24 +230,6 @@ fn a_cluster_that_is_ready_and_takes_nothing_needs_attention() {
 }
 
 #[test]
-fn what_cannot_be_read_is_said_and_the_rest_is_shown() {
-    let blind = Snapshot {
-        bindings: Err("list resourcebindings: forbidden".to_owned()),
-        ..snapshot(vec![cluster("m1", "Unknown", &[])], vec![])
-    };
-    let report = decide(&blind);
-    assert_eq!(report.code(), 2);
-    assert_eq!(report.not_well.len(), 1);
-    assert_eq!(report.unread, ["list resourcebindings: forbidden"]);
-    let deaf = Snapshot {
-        leases: Err("list leases: forbidden".to_owned()),
-        ..snapshot(well(), vec![])
-    };
-    let report = decide(&deaf);
-    assert_eq!((report.code(), report.unread.len()), (0, 1));
-}
-
-#[test]
 fn what_becomes_of_a_workload_that_waits_is_told_with_its_time() {
     let grace = "m1 has x: it stays until 2026-01-01T00:10:26Z";
     let fence = "m1 has x: its copy may run until 400 s after the last renewal";

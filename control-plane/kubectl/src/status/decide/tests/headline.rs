@@ -397,8 +397,12 @@ fn what_happened_and_what_to_do_blame_the_network_by_one_rule() {
 fn what_is_told_to_be_on_is_not_stopped_or_paused() {
     let well = "0.5 workloads a second (primary rate): 0 of 5 clusters have failed, at most 2 may";
     let paused = format!("0 a second (paused); without the pause {well}");
-    let halted = "nothing moves, because nobody leads; with a leader";
-    let halted = format!("0 a second (paused); without the pause {halted} {well}");
+    let halted = format!("nothing moves, because nobody leads; with a leader {well}");
+    let both = format!("0 a second (paused); without the pause {halted}");
+    let unelected = format!(
+        "nothing moves, unless a control plane acts without an election (--leader-elect=false); then {well}"
+    );
+    let unmoved = "on, but no ClusterTaintPolicy adds a taint that evicts: a failed cluster keeps its workloads";
     let stopped = "0 workloads a second (stopped): 3 of 5 clusters have failed, at most 2 may";
     let many = "0.5 workloads a second (primary rate): 0 of 11 clusters have failed";
     let any = format!("{many}; no number of failed clusters stops movement");
@@ -413,9 +417,17 @@ fn what_is_told_to_be_on_is_not_stopped_or_paused() {
             cluster.annotations_mut().extend([pause]);
         }
     };
-    let no_leader = |it: &mut Snapshot| {
+    let dead = |it: &mut Snapshot| {
+        it.leader = Ok(Some(lease("cp-0", "2026-01-01T00:06:00Z")));
+    };
+    let dead_and_paused = |it: &mut Snapshot| {
         it.leader = Ok(Some(lease("cp-0", "2026-01-01T00:06:00Z")));
         it.pause = Ok(Some(pause(None)));
+    };
+    let softer = |it: &mut Snapshot| {
+        let mut policy = policy();
+        policy.spec.taints_to_add[0].effect = "NoSchedule".to_owned();
+        it.taint_policies = Some(vec![policy]);
     };
     let is_paused = |it: &mut Snapshot| it.pause = Ok(Some(pause(None)));
     let no_second_rate = |it: &mut Snapshot| {
@@ -428,7 +440,18 @@ fn what_is_told_to_be_on_is_not_stopped_or_paused() {
     for (count, silent, change, failover, pace) in [
         (5, 0, as_it_is, "on", well),
         (5, 0, is_paused, "on, but PAUSED", &paused),
-        (5, 0, no_leader, "on, but PAUSED", &halted),
+        (5, 0, dead, "on, as the last leader had it", &halted),
+        (5, 0, dead_and_paused, "on, but PAUSED", &both),
+        (5, 0, |it| it.leader = Ok(None), "on", &unelected),
+        (
+            5,
+            0,
+            |it| it.taint_policies = Some(vec![policy()]),
+            "on",
+            well,
+        ),
+        (5, 0, |it| it.taint_policies = Some(vec![]), unmoved, well),
+        (5, 0, softer, unmoved, well),
         (5, 0, two_paused, "on, but PAUSED out of m4, m5", well),
         (5, 3, two_paused, too_many, stopped),
         (5, 3, as_it_is, too_many, stopped),

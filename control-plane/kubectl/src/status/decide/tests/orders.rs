@@ -113,7 +113,7 @@ fn what_could_not_be_read_is_not_told_as_zero() {
 }
 
 #[test]
-fn while_nobody_leads_no_pace_and_no_time_is_promised() {
+fn while_nobody_leads_no_time_is_promised() {
     let message = "m1 has taint x:NoExecute";
     let bindings = vec![binding_saying("WaitingForRate", message)];
     let dead = Snapshot {
@@ -123,21 +123,6 @@ fn while_nobody_leads_no_pace_and_no_time_is_promised() {
     };
     let report = decide(&dead);
     assert_eq!(report.waiting[0].at_most_seconds, None);
-    let text = print::table(&report, dead.now);
-    let told =
-        "Pace:       nothing moves, because nobody leads; with a leader 0.5 workloads a second";
-    assert!(text.contains(told), "{text}");
-    assert!(
-        text.contains("Failover:   on, as the last leader had it\n"),
-        "{text}"
-    );
-    let none = Snapshot {
-        leader: Ok(None),
-        ..dead
-    };
-    let text = print::table(&decide(&none), none.now);
-    let told = "Pace:       nothing moves, unless a control plane acts without an election";
-    assert!(text.contains(told), "{text}");
 }
 
 #[test]
@@ -174,30 +159,6 @@ fn workloads_whose_state_is_unknown_and_that_nothing_moves_are_listed_with_why()
     let text = print::table(&report, silent.now);
     let told = "Deployment default/web   SilentAndNotJudged   -       -      nobody leads who would judge that m2 is silent";
     assert!(text.contains(told), "{text}");
-}
-
-#[test]
-fn a_gate_that_is_on_without_a_policy_that_evicts_is_told() {
-    let policy = |effect: &str| -> ClusterTaintPolicy {
-        read(json!({"metadata": {"name": "failed"}, "spec": {
-            "matchConditions": [{"conditionType": "Ready", "operator": "In", "statusValues": ["False"]}],
-            "taintsToAdd": [{"key": "example.com/failed", "effect": effect}],
-        }}))
-    };
-    let softer = Some(vec![policy("NoSchedule")]);
-    for (policies, expected) in [
-        (None, "Failover:   on\n"),
-        (Some(vec![policy("NoExecute")]), "Failover:   on\n"),
-        (softer, "Failover:   on, but no ClusterTaintPolicy"),
-        (Some(vec![]), "a failed cluster keeps its workloads\n"),
-    ] {
-        let snapshot = Snapshot {
-            taint_policies: policies,
-            ..snapshot(well(), vec![])
-        };
-        let text = print::table(&decide(&snapshot), snapshot.now);
-        assert!(text.contains(expected), "{expected:?} is not in\n{text}");
-    }
 }
 
 #[test]

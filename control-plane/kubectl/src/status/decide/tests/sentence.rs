@@ -141,6 +141,13 @@ fn the_state_of_the_fleet_is_told_in_one_sentence() {
             "WELL: 5 of 5 clusters ready, 14 workloads placed",
         ),
         (
+            Snapshot {
+                leases: Err("list leases: forbidden".to_owned()),
+                ..with(&[], healthy(1, "m1"))
+            },
+            "WELL: 5 of 5 clusters ready, 1 workload placed",
+        ),
+        (
             off(with(&[], healthy(1, "m1"))),
             "WELL: 5 of 5 clusters ready, 1 workload placed; failover is OFF, so that no failure moves anything",
         ),
