@@ -2,18 +2,12 @@
 
 import contextlib
 import json
-import pathlib
 import shutil
-import ssl
-import subprocess
 import time
-import urllib.error
-import urllib.request
 
-import yaml
 from charting import CONTROL_PLANE, files
 from pods import asked
-from real_api import ASSETS, ENVIRONMENT, PROGRAMS, TOKEN, Background, api, apply, etcd_words, free_port, kubectl, make_accounts, server_words, until, until_served, write_kubeconfig
+from real_api import ASSETS, ENVIRONMENT, PROGRAMS, Background, Client, Processes, api, apply, etcd_words, free_port, kubectl, make_accounts, make_certificates, muster, run, server_words, until, until_served, write_kubeconfig
 
 # Settings of the control planes and agents here: a silent member counts as lost after eight seconds.
 LED = ["--feature-gates=Failover=true", "--cluster-monitor-grace-period=8s", "--resource-eviction-rate=2", "--leader-elect-lease-duration=10s", "--leader-elect-renew-deadline=8s", "--leader-elect-retry-period=1s"]
@@ -41,44 +35,13 @@ class Timeline:
         return "\n".join([self.title, *(f"{at - self.rows[0][0]:7.1f} s  {what}" for at, what in self.rows)])
 
 
-class Client:
-    """An administrator of an API."""
-
-    def __init__(self, kubeconfig):
-        self.kubeconfig = kubeconfig
-        self.server = yaml.safe_load(pathlib.Path(kubeconfig).read_text())["clusters"][0]["cluster"]["server"]
-
-    def __call__(self, path, body=None, method=None, kind="application/merge-patch+json"):
-        method = method or ("PATCH" if body else "GET")
-        headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json" if method == "POST" else kind}
-        request = urllib.request.Request(f"{self.server}/{path}", method=method, data=json.dumps(body).encode() if body else None, headers=headers)
-        with urllib.request.urlopen(request, context=ssl._create_unverified_context(), timeout=10) as answer:
-            return json.load(answer)
-
-    def find(self, path):
-        """An object, or nothing where there is none or no answer."""
-        try:
-            return self(path)
-        except (urllib.error.HTTPError, OSError):
-            return None
-
-    def items(self, path):
-        return (self.find(path) or {}).get("items", [])
-
-
 class Fleet:
     """What all hosts of a fleet have in common: the authority, accounts, and their addresses."""
 
     def __init__(self, folder):
         self.folder, self.hosts = folder, []
         make_accounts(folder)
-        key = ["openssl", "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
-        authority = [*key, "-x509", "-days", "2", "-subj", "/CN=fleet", "-addext", "basicConstraints=critical,CA:TRUE", "-keyout", folder / "ca.key", "-out", folder / "ca.crt"]
-        subprocess.run(authority, check=True, capture_output=True)
-        subprocess.run([*key, "-subj", "/CN=kube-apiserver", "-keyout", folder / "tls.key", "-out", folder / "tls.csr"], check=True, capture_output=True)
-        (folder / "extensions").write_text("subjectAltName=IP:127.0.0.1\nextendedKeyUsage=serverAuth\n")
-        signed = ["openssl", "x509", "-req", "-days", "2", "-in", folder / "tls.csr", "-CA", folder / "ca.crt", "-CAkey", folder / "ca.key", "-CAcreateserial", "-extfile", folder / "extensions", "-out", folder / "tls.crt"]
-        subprocess.run(signed, check=True, capture_output=True)
+        make_certificates(folder, "serverAuth")
 
     def servers(self):
         return "--fleet-servers=" + json.dumps([{"server": each.server, "store": each.store} for each in self.hosts])
@@ -100,34 +63,6 @@ class Fleet:
         """A kubeconfig of an account."""
         path = self.folder / f"{account}-{server.rsplit(':', 1)[1]}"
         return write_kubeconfig(path, self.tokens[account].strip(), **{"server": server, "certificate-authority": str(self.folder / "ca.crt")})
-
-
-class Processes:
-    """Programs of one machine, which end all at once when it is lost."""
-
-    def __init__(self, folder):
-        self.folder, self.running = folder, {}
-        folder.mkdir(exist_ok=True)
-
-    def start(self, name, *words):
-        assert name not in self.running, name
-        with open(self.folder / f"{name}.log", "a") as log:
-            self.running[name] = subprocess.Popen(list(map(str, words)), stdout=log, stderr=log, cwd=self.folder, env=ENVIRONMENT)
-
-    def kill(self, *names):
-        """Ends programs as the loss of their machine does."""
-        ended = [self.running.pop(each) for each in names or list(self.running)]
-        for each in ended:
-            each.kill()
-        for each in ended:
-            each.wait()
-
-    def alive(self):
-        """The programs that ended by themselves, with their last words."""
-        return {name: self.log(name)[-1500:] for name, process in self.running.items() if process.poll() is not None}
-
-    def log(self, name):
-        return (self.folder / f"{name}.log").read_text()
 
 
 class Host(Processes):
@@ -169,19 +104,18 @@ class Host(Processes):
         return spec.get("holderIdentity"), spec.get("renewTime")
 
     def muster(self, *words):
-        done = subprocess.run([PROGRAMS / "kubectl-muster", *words, "--kubeconfig", self.kubeconfig], capture_output=True, text=True, check=False)
-        return done.returncode, done.stdout + done.stderr
+        return muster(self.kubeconfig, *words)
 
     def etcdctl(self, etcd, *words):
-        done = subprocess.run([etcd / "etcdctl", f"--endpoints=127.0.0.1:{self.client}", *words], capture_output=True, text=True, check=False, env={**ENVIRONMENT, "ETCDCTL_API": "3"})
-        assert done.returncode == 0, done.stdout + done.stderr
+        code, said = run(etcd / "etcdctl", f"--endpoints=127.0.0.1:{self.client}", *words, env={**ENVIRONMENT, "ETCDCTL_API": "3"})
+        assert code == 0, said
 
     def restore(self, etcd, snapshot):
         """Makes the volume of etcd from a snapshot."""
         shutil.rmtree(self.folder / "etcd", ignore_errors=True)
         words = ["snapshot", "restore", snapshot, f"--data-dir={self.folder}/etcd", f"--name={self.name}", f"--initial-cluster={self.name}=http://127.0.0.1:{self.peer}", f"--initial-advertise-peer-urls=http://127.0.0.1:{self.peer}"]
-        done = subprocess.run([etcd / "etcdutl", *words], capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
+        code, said = run(etcd / "etcdutl", *words)
+        assert code == 0, said
 
     # What the fleet API of the host says.
 

@@ -2,11 +2,9 @@
 
 import base64
 import contextlib
-import json
 import pathlib
 import re
 import shutil
-import ssl
 import subprocess
 import threading
 import time
@@ -15,21 +13,20 @@ import urllib.request
 import warnings
 
 import yaml
-from real_api import ASSETS, ENVIRONMENT, PROGRAMS, TOKEN, Background, free_port, kubectl, until
+from real_api import ASSETS, PROGRAMS, Background, Client, Processes, free_port, kubectl, until
 
 # Pause between two looks at the Secrets that pods mount. A kubelet takes up to a minute.
 LOOK = 0.5
 
 
-class Node(Background):
+class Node(Background, Processes):
     """A namespace of a real API whose pods run here."""
 
     def __init__(self, kubeconfig, namespace, folder):
-        super().__init__()
-        self.kubeconfig, self.namespace, self.folder = kubeconfig, namespace, pathlib.Path(folder)
-        self.folder.mkdir(exist_ok=True)
-        self.server = yaml.safe_load(pathlib.Path(kubeconfig).read_text())["clusters"][0]["cluster"]["server"]
-        self.running, self.mounted, self.written = {}, {}, {}
+        Background.__init__(self)
+        Processes.__init__(self, folder)
+        self.kubeconfig, self.namespace, self.api = kubeconfig, namespace, Client(kubeconfig, patience=30)
+        self.mounted, self.written = {}, {}
         # Held while the files of a Secret are written: both a mount and the look at all of them do.
         self.writes = threading.Lock()
         # Addresses that only pods reach, and what takes their place.
@@ -40,15 +37,10 @@ class Node(Background):
         for name in reversed(list(self.running)):
             self.stop(name)
 
-    def get(self, path):
-        asked = urllib.request.Request(f"{self.server}/{path}", headers={"Authorization": f"Bearer {TOKEN}"})
-        with urllib.request.urlopen(asked, context=ssl._create_unverified_context(), timeout=30) as answer:
-            return json.load(answer)
-
     def secret(self, name):
         """What a Secret holds, as text, or nothing."""
         try:
-            data = self.get(f"api/v1/namespaces/{self.namespace}/secrets/{name}").get("data") or {}
+            data = self.api(f"api/v1/namespaces/{self.namespace}/secrets/{name}").get("data") or {}
         except urllib.error.HTTPError as error:
             if error.code == 404:
                 return {}
@@ -106,7 +98,7 @@ class Node(Background):
 
     def command(self, kind, name):
         """The command of the first container of a workload, with files of this machine."""
-        workload = self.get(f"apis/apps/v1/namespaces/{self.namespace}/{kind}/{name}")
+        workload = self.api(f"apis/apps/v1/namespaces/{self.namespace}/{kind}/{name}")
         pod = workload["spec"]["template"]["spec"]
         container = pod["containers"][0]
         secrets = {each["name"]: each["secret"]["secretName"] for each in pod.get("volumes", []) if "secret" in each}
@@ -116,29 +108,6 @@ class Node(Background):
             here.mkdir(parents=True, exist_ok=True)
             words = words.replace(each["mountPath"], str(here))
         return words.replace("$(POD_NAME)", f"{name}-0").split(" ")
-
-    def start(self, name, command):
-        """Starts a pod; its log is in a file of its name."""
-        assert name not in self.running, name
-        log = open(self.folder / f"{name}.log", "a")  # noqa: SIM115 - it is the process's
-        self.running[name] = subprocess.Popen(list(map(str, command)), stdout=log, stderr=log, cwd=self.folder, env=ENVIRONMENT)
-        log.close()
-
-    def stop(self, name):
-        process = self.running.pop(name)
-        process.terminate()
-        try:
-            process.wait(30)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-    def log(self, name):
-        return re.sub(r"\x1b\[[0-9;]*m", "", (self.folder / f"{name}.log").read_text())
-
-    def alive(self):
-        """The pods that ended by themselves, with their last words."""
-        return {name: self.log(name)[-1500:] for name, process in self.running.items() if process.poll() is not None}
 
 
 def known(program, words):
@@ -171,7 +140,7 @@ class Fleet:
         if self.lifetime:
             words = [f"--certificate-lifetime={self.lifetime}" if str(word).startswith("--certificate-lifetime=") else word for word in words]
         words += ["--kubeconfig", self.node.account("muster-fleet-certificates"), f"--api-server={self.address}"]
-        self.node.start("certificates", [*words, *self.ports("certificates"), *more])
+        self.node.start("certificates", *words, *self.ports("certificates"), *more)
 
     def etcd(self):
         words = self.node.command("statefulsets", "muster-fleet-etcd")
@@ -181,21 +150,21 @@ class Fleet:
         peer = "https" if len(few) == len(words) else "http"
         few = [re.sub(r"https://[^,=]*:2379", f"https://127.0.0.1:{self.store}", word) for word in few]
         few = [re.sub(r"https://[^,=]*:2380", f"{peer}://127.0.0.1:{self.peer}", word).replace("0.0.0.0:2381", f"127.0.0.1:{free_port()}") for word in few]
-        self.node.start("etcd", [ASSETS / few[0], *few[1:]])
+        self.node.start("etcd", ASSETS / few[0], *few[1:])
 
     def api(self):
         words = self.node.command("deployments", "muster-fleet-api")
         words = [re.sub(r"https://[^,=]*:2379", f"https://127.0.0.1:{self.store}", word).replace("--secure-port=6443", f"--secure-port={self.port}") for word in words]
-        self.node.start("api", [ASSETS / words[0], *words[1:], "--bind-address=127.0.0.1"])
+        self.node.start("api", ASSETS / words[0], *words[1:], "--bind-address=127.0.0.1")
 
     def manager(self):
         words = self.node.command("deployments", "muster-fleet-manager")
         words = [word.replace("--secure-port=10257", f"--secure-port={free_port()}") for word in words]
-        self.node.start("manager", [ASSETS / words[0], *words[1:]])
+        self.node.start("manager", ASSETS / words[0], *words[1:])
 
     def control_plane(self):
         words = self.node.command("deployments", "muster")
-        self.node.start("control-plane", [self.programs / "muster-control-plane", *words, *self.ports("control-plane")])
+        self.node.start("control-plane", self.programs / "muster-control-plane", *words, *self.ports("control-plane"))
 
     def start(self):
         """All of it, in the order in which pods that are restarted until they can start come up."""

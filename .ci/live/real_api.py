@@ -1,13 +1,18 @@
 """Programs, waiting, and a kube-apiserver with its etcd, for the scenarios of this folder."""
 
 import contextlib
+import json
 import os
 import pathlib
+import re
 import socket
+import ssl
 import subprocess
 import tempfile
 import threading
 import time
+import urllib.error
+import urllib.request
 
 import yaml
 
@@ -34,6 +39,68 @@ class Background:
     def __exit__(self, *_):
         self.ended.set()
         self.thread.join()
+
+
+class Processes:
+    """Programs of one machine, whose logs are files of their names there."""
+
+    def __init__(self, folder):
+        self.folder, self.running = pathlib.Path(folder), {}
+        self.folder.mkdir(exist_ok=True)
+
+    def start(self, name, *words):
+        assert name not in self.running, name
+        with open(self.folder / f"{name}.log", "a") as log:
+            self.running[name] = subprocess.Popen(list(map(str, words)), stdout=log, stderr=log, cwd=self.folder, env=ENVIRONMENT)
+
+    def stop(self, name):
+        process = self.running.pop(name)
+        process.terminate()
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def kill(self, *names):
+        """Ends programs as the loss of their machine does."""
+        ended = [self.running.pop(each) for each in names or list(self.running)]
+        for each in ended:
+            each.kill()
+        for each in ended:
+            each.wait()
+
+    def log(self, name):
+        return re.sub(r"\x1b\[[0-9;]*m", "", (self.folder / f"{name}.log").read_text())
+
+    def alive(self):
+        """The programs that ended by themselves, with their last words."""
+        return {name: self.log(name)[-1500:] for name, process in self.running.items() if process.poll() is not None}
+
+
+class Client:
+    """An administrator of an API."""
+
+    def __init__(self, kubeconfig, patience=10):
+        self.kubeconfig, self.patience = kubeconfig, patience
+        self.server = yaml.safe_load(pathlib.Path(kubeconfig).read_text())["clusters"][0]["cluster"]["server"]
+
+    def __call__(self, path, body=None, method=None, kind="application/merge-patch+json"):
+        method = method or ("PATCH" if body else "GET")
+        headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json" if method == "POST" else kind}
+        request = urllib.request.Request(f"{self.server}/{path}", method=method, data=json.dumps(body).encode() if body else None, headers=headers)
+        with urllib.request.urlopen(request, context=ssl._create_unverified_context(), timeout=self.patience) as answer:
+            return json.load(answer)
+
+    def find(self, path):
+        """An object, or nothing where there is none or no answer."""
+        try:
+            return self(path)
+        except (urllib.error.HTTPError, OSError):
+            return None
+
+    def items(self, path):
+        return (self.find(path) or {}).get("items", [])
 
 
 def free_port():
@@ -79,6 +146,18 @@ def make_accounts(folder):
     subprocess.run(["openssl", "genrsa", "-out", folder / "accounts.key", "2048"], check=True, capture_output=True)
 
 
+def make_certificates(folder, usages):
+    """An authority, and a certificate of it for servers of this machine."""
+    key = ["openssl", "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+    (folder / "extensions").write_text(f"subjectAltName=IP:127.0.0.1\nextendedKeyUsage={usages}\n")
+    for words in (
+        [*key, "-subj", "/CN=authority", "-x509", "-days", "2", "-addext", "basicConstraints=critical,CA:TRUE", "-keyout", "ca.key", "-out", "ca.crt"],
+        [*key, "-subj", "/CN=server", "-keyout", "tls.key", "-out", "tls.csr"],
+        ["openssl", "x509", "-req", "-days", "2", "-in", "tls.csr", "-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", "extensions", "-out", "tls.crt"],
+    ):
+        subprocess.run(words, check=True, capture_output=True, cwd=folder)
+
+
 def write_kubeconfig(path, token=TOKEN, **cluster):
     whole = {"apiVersion": "v1", "kind": "Config", "current-context": "it", "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}]}
     whole |= {"clusters": [{"name": "it", "cluster": cluster}], "users": [{"name": "it", "user": {"token": token}}]}
@@ -112,9 +191,18 @@ def api():
         yield kubeconfig
 
 
-def kubectl(kubeconfig, *words, given=None):
-    done = subprocess.run(["kubectl", "--kubeconfig", kubeconfig, *words], input=given, capture_output=True, text=True, check=False)
+def run(*words, **given):
+    """The exit code of a program, and what it says."""
+    done = subprocess.run(words, capture_output=True, text=True, check=False, **given)
     return done.returncode, done.stdout + done.stderr
+
+
+def kubectl(kubeconfig, *words, given=None):
+    return run("kubectl", "--kubeconfig", kubeconfig, *words, input=given)
+
+
+def muster(kubeconfig, *words):
+    return run(PROGRAMS / "kubectl-muster", *words, "--kubeconfig", kubeconfig)
 
 
 def apply(kubeconfig, text, *flags):

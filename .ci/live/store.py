@@ -7,7 +7,7 @@ import shutil
 import subprocess
 
 from charting import CONTROL_PLANE, rendered
-from real_api import PROGRAMS, free_port, until
+from real_api import PROGRAMS, free_port, make_certificates, run, until
 
 
 class Store:
@@ -19,13 +19,7 @@ class Store:
         tls = folder / "tls"
         tls.mkdir()
         (folder / "snapshots").mkdir()
-        key = ["openssl", "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN=etcd"]
-        authority = [*key, "-x509", "-days", "2", "-addext", "basicConstraints=critical,CA:TRUE", "-keyout", tls / "ca.key", "-out", tls / "ca.crt"]
-        subprocess.run(authority, check=True, capture_output=True)
-        subprocess.run([*key, "-keyout", tls / "tls.key", "-out", tls / "tls.csr"], check=True, capture_output=True)
-        (tls / "extensions").write_text("subjectAltName=IP:127.0.0.1\nextendedKeyUsage=serverAuth,clientAuth\n")
-        signed = ["openssl", "x509", "-req", "-days", "2", "-in", tls / "tls.csr", "-CA", tls / "ca.crt", "-CAkey", tls / "ca.key", "-CAcreateserial", "-extfile", tls / "extensions", "-out", tls / "tls.crt"]
-        subprocess.run(signed, check=True, capture_output=True)
+        make_certificates(tls, "serverAuth,clientAuth")
 
     def known(self, words):
         """The flags that a program has: the chart's are those of its own version of etcd."""
@@ -129,8 +123,7 @@ class Store:
     def ctl(self, number, *words):
         tls = self.folder / "tls"
         asked = [self.etcd / "etcdctl", f"--endpoints=https://127.0.0.1:{self.ports[number][0]}", f"--cacert={tls}/ca.crt", f"--cert={tls}/tls.crt", f"--key={tls}/tls.key", *words]
-        done = subprocess.run(asked, capture_output=True, text=True, check=False, env={**os.environ, "ETCDCTL_API": "3"})
-        return done.returncode, done.stdout + done.stderr
+        return run(*asked, env={**os.environ, "ETCDCTL_API": "3"})
 
     def get(self, number):
         code, said = self.ctl(number, "get", "key", "--print-value-only")

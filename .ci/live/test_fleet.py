@@ -17,7 +17,7 @@ import yaml
 from charting import AGENT, CONTROL_PLANE
 from cluster import default_class
 from pods import Fleet, Node, asked
-from real_api import PROGRAMS, Background, free_port, kubectl, until
+from real_api import PROGRAMS, Background, free_port, kubectl, muster, until
 
 NAMESPACE = "muster-system"
 # Lifetime of certificates: long enough for a program that reads its files every ten seconds.
@@ -76,11 +76,6 @@ def refused(url):
     return {labels: int(number) for labels, number in counted if not re.search(r'code="(2..|304|404|409)"', labels)}
 
 
-def muster(kubeconfig, *words):
-    done = subprocess.run([PROGRAMS / "kubectl-muster", *words, "--kubeconfig", kubeconfig], capture_output=True, text=True, check=False)
-    return done.returncode, done.stdout + done.stderr
-
-
 def set_values(command):
     """The values that a printed helm command sets."""
     values = {}
@@ -113,7 +108,7 @@ class Member:
         assert release is not None, f"the printed values install an agent: {words}"
         command = self.node.command("deployments", "muster-agent")
         command += ["--kubeconfig", self.node.account("muster-agent"), f"--health-probe-bind-address=127.0.0.1:{self.health}", f"--metrics-bind-address=127.0.0.1:{self.metrics}"]
-        self.node.start("agent", [PROGRAMS / "muster-agent", *command])
+        self.node.start("agent", PROGRAMS / "muster-agent", *command)
         until(60, "the member is ready", lambda: '"Ready"' in self.conditions(), self.node)
 
     def conditions(self):

@@ -9,7 +9,7 @@ import time
 import pytest
 import yaml
 from pods import asked
-from real_api import ENVIRONMENT, PROGRAMS, WEAK, api, apply, free_port, kubectl, until
+from real_api import PROGRAMS, WEAK, Processes, api, apply, free_port, kubectl, until
 
 pytestmark = pytest.mark.usefixtures("programs")
 # Time within which the warning has to be there.
@@ -24,24 +24,20 @@ EXPECTED = "insecure-skip-tls-verify"
 def program(name, folder, *flags):
     """A program with its port for probes and its log; it ends with the block."""
     port = free_port()
-    path = pathlib.Path(folder) / f"{name}-{port}.log"
-    words = [PROGRAMS / name, *map(str, flags), f"--health-probe-bind-address=127.0.0.1:{port}", "--metrics-bind-address=0"]
-    with open(path, "w") as log:
-        process = subprocess.Popen(words, stdout=log, stderr=log, env=ENVIRONMENT)
-        try:
-            yield port, path
-        finally:
-            process.terminate()
-            process.wait()
+    processes = Processes(folder / f"{name}-{port}")
+    processes.start(name, PROGRAMS / name, *flags, f"--health-probe-bind-address=127.0.0.1:{port}", "--metrics-bind-address=0")
+    try:
+        yield port, lambda: processes.log(name)
+    finally:
+        processes.stop(name)
 
 
 def readyz(port):
     return asked(f"http://127.0.0.1:{port}/readyz")
 
 
-def warnings(path):
-    lines = re.sub(r"\x1b\[[0-9;]*m", "", path.read_text()).splitlines()
-    lines = [line.split(" WARN ", 1)[1].strip() for line in lines if " WARN " in line]
+def warnings(log):
+    lines = [line.split(" WARN ", 1)[1].strip() for line in log().splitlines() if " WARN " in line]
     return [line for line in lines if EXPECTED not in line]
 
 
