@@ -138,8 +138,8 @@ fn taint_policies(category: &mut Category, facts: &Facts) {
     let policies = facts.taint_policies.as_deref().unwrap_or_default();
     let leader = facts.leader_report();
     let failover = leader.and_then(|it| it.feature_gates.get(FAILOVER.name).copied());
-    let taints = policies.iter().flat_map(|it| evicting(&it.spec));
-    let effects: BTreeSet<&str> = taints.map(|(_, effect)| effect).collect();
+    let effects = policies.iter().flat_map(|it| evicting(&it.spec));
+    let effects: BTreeSet<&str> = effects.collect();
     let some_evict = !effects.is_empty();
     let name = "taint-policies";
     match (some_evict, failover) {

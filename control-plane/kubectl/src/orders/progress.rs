@@ -16,6 +16,7 @@ use serde::Serialize;
 
 use super::preview::{Line, switches};
 use crate::follow::{Deleted, Stopped};
+use crate::table::indented;
 
 /// Reasons of the condition for which a workload stays although it is to leave.
 const STUCK: [&str; 3] = ["NowhereToGo", "StateNotPreserved", "NotFenced"];
@@ -23,8 +24,6 @@ const STUCK: [&str; 3] = ["NowhereToGo", "StateNotPreserved", "NotFenced"];
 const STOPPED: &str = "StoppedByThreshold";
 /// Characters of the bar.
 const BAR: usize = 24;
-/// Workloads that are listed as having nowhere to go.
-const TOLD: usize = 20;
 
 /// How a drain ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,12 +110,7 @@ impl Progress {
     pub fn report(&self, names: &[String], how: Result<End, Stopped>) -> String {
         let names = names.join(" ");
         let mut text = format!("{names}: {}\n", self.line(false));
-        for line in self.stuck.iter().take(TOLD) {
-            let _ = writeln!(text, "  {line}");
-        }
-        if self.stuck.len() > TOLD {
-            let _ = writeln!(text, "  and {} more", self.stuck.len() - TOLD);
-        }
+        text.push_str(&indented(&self.stuck));
         for reason in &self.nothing_moves {
             let _ = writeln!(text, "Nothing moves: {reason}");
         }
