@@ -31,7 +31,7 @@ use clap::ArgAction::Set;
 use muster_shared::client::{self, Gateway, Limits, Profile, Source};
 use muster_shared::clock::calendar;
 use muster_shared::k8s::DynamicObject;
-use muster_shared::queue::jittered;
+use muster_shared::queue::{doubled, jittered};
 use muster_shared::serve::{self, Health};
 use muster_shared::settings::{BindAddress, Duration, Error, Words};
 use muster_shared::tasks::{self, Tasks};
@@ -63,8 +63,9 @@ const LOOK: StdDuration = StdDuration::from_mins(1);
 const LOOK_FOR_ADDRESS: StdDuration = StdDuration::from_secs(5);
 /// Certificates that live shorter may end before kube-controller-manager reads the next ones.
 const SHORTEST_LIFE: StdDuration = StdDuration::from_mins(15);
-/// Pause after a pass that left something to do.
-const RETRY: StdDuration = StdDuration::from_secs(2);
+/// First and longest pause after a pass that left something to do. Each pass applies all objects,
+/// which is work for the API, and an object that the API refuses waits for a person.
+const RETRY: (StdDuration, StdDuration) = (StdDuration::from_secs(2), LOOK);
 /// Interval at which the objects of the fleet API are applied again, should somebody have changed
 /// them.
 const REAPPLY: StdDuration = StdDuration::from_mins(30);
@@ -301,7 +302,7 @@ impl Program {
             let pause = match (text.is_empty(), self.waits) {
                 (true, false) => check,
                 (true, true) => check.min(LOOK_FOR_ADDRESS),
-                (false, _) => retry(self.refusals).min(check).max(RETRY),
+                (false, _) => doubled(RETRY, self.refusals).min(check).max(RETRY.0),
             };
             self.said = text;
             tokio::time::sleep(jittered(pause)).await;
@@ -406,12 +407,6 @@ pub async fn prepare(
     Ok((!newer.is_empty()).then(words))
 }
 
-/// Returns the pause after a pass that left something to do. Each pass applies all objects, which
-/// is work for the API, and an object that the API refuses waits for a person.
-fn retry(refusals: u32) -> StdDuration {
-    (RETRY * 2_u32.pow(refusals.min(5))).min(LOOK)
-}
-
 fn say(outcome: &Outcome) {
     for (secret, why) in &outcome.written {
         tracing::info!(secret, why, "wrote a Secret");
@@ -421,12 +416,6 @@ fn say(outcome: &Outcome) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_api_that_refuses_an_object_is_asked_less_and_less() {
-        let pauses = [0, 1, 2, 5, 6, u32::MAX].map(|it| retry(it).as_secs());
-        assert_eq!(pauses, [2, 4, 8, 60, 60, 60]);
-    }
 
     #[test]
     fn settings_that_cannot_be_are_refused_with_their_name() {
