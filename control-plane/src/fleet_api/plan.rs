@@ -231,67 +231,36 @@ pub(super) mod tests {
 
     #[test]
     fn each_certificate_has_the_usages_of_its_holder_and_no_others() {
-        use Signer::{Etcd, Fleet};
-        let table: Vec<_> = site()
-            .leaves()
-            .into_iter()
-            .map(|it| (it.secret, it.signer, it.serves, it.asks, it.user, it.group))
-            .collect();
-        let row = |secret: &str, signer, serves, asks, user: &str, group: Option<&str>| {
-            let group = group.map(str::to_owned);
-            (
-                secret.to_owned(),
-                signer,
-                serves,
-                asks,
-                user.to_owned(),
-                group,
-            )
+        let table = |site: Site| -> Vec<String> {
+            let row = |it: Leaf| {
+                let usages = [("serves ", it.serves), ("asks ", it.asks)];
+                let usages = usages.into_iter().filter(|it| it.1).map(|it| it.0);
+                let usages: String = usages.collect();
+                let group = it
+                    .group
+                    .map_or_else(String::new, |group| format!(" in {group}"));
+                format!(
+                    "{} of {:?}: {usages}as {}{group}",
+                    it.secret, it.signer, it.user
+                )
+            };
+            site.leaves().into_iter().map(row).collect()
         };
-        let expected = vec![
-            row(
-                "muster-fleet-api-tls",
-                Fleet,
-                true,
-                false,
-                "kube-apiserver",
-                None,
-            ),
-            row(
-                "muster-fleet-etcd-client",
-                Etcd,
-                false,
-                true,
-                "kube-apiserver",
-                None,
-            ),
-            row("muster-fleet-etcd-tls", Etcd, true, true, "etcd", None),
-            row("muster-fleet-manager", Fleet, false, true, MANAGER, None),
-            row(
-                "muster-fleet-control-plane",
-                Fleet,
-                false,
-                true,
-                CONTROL_PLANE,
-                None,
-            ),
-            row(
-                "muster-fleet-admin",
-                Fleet,
-                false,
-                true,
-                "muster-admin",
-                Some(ADMINISTRATORS),
-            ),
-            row("muster-fleet-page", Fleet, false, true, PAGE, None),
+        let expected = [
+            "muster-fleet-api-tls of Fleet: serves as kube-apiserver",
+            "muster-fleet-etcd-client of Etcd: asks as kube-apiserver",
+            "muster-fleet-etcd-tls of Etcd: serves asks as etcd",
+            "muster-fleet-manager of Fleet: asks as system:kube-controller-manager",
+            "muster-fleet-control-plane of Fleet: asks as system:muster:control-plane",
+            "muster-fleet-admin of Fleet: asks as muster-admin in muster:administrators",
+            "muster-fleet-page of Fleet: asks as system:muster:page",
         ];
-        assert_eq!(table, expected);
+        assert_eq!(table(site()), expected);
         let without = Site {
             has_page: false,
             ..site()
         };
-        let expected = &expected[..expected.len() - 1];
-        assert_eq!(without.leaves().len(), expected.len());
+        assert_eq!(table(without), expected[..expected.len() - 1]);
     }
 
     #[test]
