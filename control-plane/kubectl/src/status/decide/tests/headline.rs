@@ -513,63 +513,27 @@ fn a_workload_that_waits_for_a_time_is_told_with_what_holds_it_then() {
         let why = row.why.clone().unwrap();
         (why, row.at_most_seconds, row.stops_seconds, line.to_owned())
     };
-    let (fence, grace) = (
-        "until the old copy has surely stopped",
-        "for the end of the grace time (toleration)",
-    );
     let (pause, fewer) = (
         "waits for the end of a pause",
         "waits because too many clusters have failed",
     );
-    let one = &["Unknown"][..];
-    for (ready, is_paused, reason, why, at_most, stops, line) in [
-        (
-            one,
-            false,
-            FOR_FENCE,
-            format!("waits {fence}"),
-            Some(60),
-            Some(60),
-            format!("waits {fence}"),
-        ),
-        (
-            one,
-            true,
-            FOR_FENCE,
-            format!("{pause}, and {fence}"),
-            None,
-            Some(60),
-            pause.to_owned(),
-        ),
-        (
-            &["Unknown"; 3],
-            false,
-            FOR_FENCE,
-            format!("{fewer}, and {fence}"),
-            None,
-            Some(60),
-            fewer.to_owned(),
-        ),
-        (
-            one,
-            false,
-            FOR_TOLERATION,
-            format!("waits {grace}"),
-            Some(60),
-            None,
-            format!("waits {grace}"),
-        ),
-        (
-            one,
-            true,
-            FOR_TOLERATION,
-            format!("{pause}, and {grace}"),
-            None,
-            None,
-            format!("waits {grace}"),
-        ),
+    for (lost, is_paused, reason, held, at_most, stops) in [
+        (1, false, FOR_FENCE, None, Some(60), Some(60)),
+        (1, true, FOR_FENCE, Some(pause), None, Some(60)),
+        (3, false, FOR_FENCE, Some(fewer), None, Some(60)),
+        (1, false, FOR_TOLERATION, None, Some(60), None),
+        (1, true, FOR_TOLERATION, Some(pause), None, None),
     ] {
-        assert_eq!(told(ready, is_paused, reason), (why, at_most, stops, line));
+        let own = match reason {
+            FOR_FENCE => "until the old copy has surely stopped",
+            _ => "for the end of the grace time (toleration)",
+        };
+        let why = held.unwrap_or("waits");
+        let why = format!("{why}{} {own}", if held.is_some() { ", and" } else { "" });
+        let line = held.filter(|_| reason == FOR_FENCE);
+        let line = line.map_or_else(|| format!("waits {own}"), str::to_owned);
+        let found = told(&["Unknown"; 3][..lost], is_paused, reason);
+        assert_eq!(found, (why, at_most, stops, line));
     }
 }
 
