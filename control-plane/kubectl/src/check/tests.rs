@@ -260,28 +260,21 @@ fn what_is_wrong_with_the_fleet_api_is_told() {
             .definitions
             .insert("clusters.cluster.karmada.io".to_owned(), Err(absent()));
     });
-    told(
-        "definitions",
-        Warning,
-        "clustertaintpolicies.policy.karmada.io has no spec.taintsToAdd",
-        |it| {
-            let found = it
-                .definitions
-                .get_mut("clustertaintpolicies.policy.karmada.io")
-                .unwrap()
-                .as_mut()
-                .unwrap();
-            let schema = found.spec.versions[0]
-                .schema
-                .as_mut()
-                .unwrap()
-                .open_api_v3_schema
-                .as_mut()
-                .unwrap();
-            let spec = schema.properties.as_mut().unwrap().get_mut("spec").unwrap();
-            spec.properties.as_mut().unwrap().remove("taintsToAdd");
-        },
-    );
+    told("definitions", Warning, "has no spec.taintsToAdd", |it| {
+        let found = it
+            .definitions
+            .get_mut("clustertaintpolicies.policy.karmada.io")
+            .unwrap();
+        let mut all = json!(found.as_ref().unwrap());
+        let schema = &mut all["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+        let fields = &mut schema["properties"]["spec"]["properties"];
+        fields
+            .as_object_mut()
+            .unwrap()
+            .remove("taintsToAdd")
+            .unwrap();
+        *found = Ok(read(all));
+    });
     told("definitions", Warning, "version 99.0.0, newer", |it| {
         let found = it
             .definitions
@@ -308,12 +301,9 @@ fn what_is_wrong_with_the_control_plane_is_told() {
         it.leader = Err(absent());
         it.settings = settings(&["--leader-elect=false"]);
     });
-    told(
-        "leader",
-        Error,
-        "has not renewed its lease since 2029-12-31T23:59:55Z",
-        |it| it.leader = Ok(leader(OWN, true, Some(false))),
-    );
+    told("leader", Error, "renewed its lease since 2029", |it| {
+        it.leader = Ok(leader(OWN, true, Some(false)));
+    });
     told("leader-clock", Warning, "too old", |it| {
         it.leader = Ok(leader(OWN, true, Some(true)));
     });
@@ -327,18 +317,12 @@ fn what_is_wrong_with_the_control_plane_is_told() {
             .unwrap()
             .holder_identity = None;
     });
-    told(
-        "control-plane-version",
-        Warning,
-        "older than this program",
-        |it| it.leader = Ok(leader("0.0.1", true, None)),
-    );
-    told(
-        "control-plane-version",
-        Warning,
-        "newer than this program",
-        |it| it.leader = Ok(leader("99.0.0", true, None)),
-    );
+    told("control-plane-version", Warning, "older than", |it| {
+        it.leader = Ok(leader("0.0.1", true, None));
+    });
+    told("control-plane-version", Warning, "newer than", |it| {
+        it.leader = Ok(leader("99.0.0", true, None));
+    });
     told("gates", Skipped, "no leader says", |it| {
         it.leader.as_mut().unwrap().lease.metadata.annotations = None;
     });
@@ -357,17 +341,11 @@ fn what_is_wrong_with_the_control_plane_is_told() {
     told("admission", Warning, "was taken", |it| {
         admission(it).trial = Ok(json!({}));
     });
-    told(
-        "admission",
-        Error,
-        "policies pass unchecked: failed calling webhook",
-        |it| {
-            admission(it).trial = Err(Refusal::Failed(
-                "failed calling webhook \"policies.muster.io\": refused (500 InternalError)"
-                    .to_owned(),
-            ));
-        },
-    );
+    told("admission", Error, "unchecked: failed calling", |it| {
+        admission(it).trial = Err(Refusal::Failed(
+            "failed calling webhook \"policies.muster.io\": refused (500 InternalError)".to_owned(),
+        ));
+    });
 }
 
 #[test]
@@ -379,17 +357,12 @@ fn what_is_wrong_with_certificates_and_tokens_is_told() {
     told("authority", Warning, "4 days left", |it| {
         it.authority = Some(until("2030-01-05T00:00:00Z"));
     });
-    told(
-        "push-tokens",
-        Error,
-        "the token for m3: expired 60 min ago",
-        |it| {
-            it.push_tokens = Ok(BTreeMap::from([(
-                "m3".to_owned(),
-                Some(until("2029-12-31T23:00:00Z")),
-            )]));
-        },
-    );
+    told("push-tokens", Error, "m3: expired 60 min ago", |it| {
+        it.push_tokens = Ok(BTreeMap::from([(
+            "m3".to_owned(),
+            Some(until("2029-12-31T23:00:00Z")),
+        )]));
+    });
     told("join-tokens", Warning, "have expired: abcdef", |it| {
         it.tokens = Ok(vec![
             muster_control_plane::clusters::registration::token::Entry {
@@ -419,30 +392,21 @@ fn what_is_wrong_with_members_is_told() {
         "ready",
         Error,
         "m1: Ready is Unknown since 2030-01-01T00:00:00Z (R): words",
-        |it| clusters(it)[0] = read(cluster("m1", "Unknown", "8")),
-    );
-    told(
-        "ready",
-        Error,
-        "clusters are silent: most likely the network of the fleet API, not the clusters",
         |it| {
-            for it in clusters(it) {
-                *it = read(cluster(&it.name_any(), "Unknown", "8"));
-            }
+            clusters(it)[0] = read(cluster("m1", "Unknown", "8"));
         },
     );
+    told("ready", Error, "most likely the network", |it| {
+        for it in clusters(it) {
+            *it = read(cluster(&it.name_any(), "Unknown", "8"));
+        }
+    });
     told("ready", Error, "m1 has never reported", |it| {
         clusters(it)[0].status = None;
     });
-    told(
-        "kubernetes-versions",
-        Warning,
-        "m1 v1.31.0, m2 v1.35.0",
-        |it| {
-            clusters(it)[0].status.as_mut().unwrap().kubernetes_version =
-                Some("v1.31.0".to_owned());
-        },
-    );
+    told("kubernetes-versions", Warning, "m1 v1.31.0, m2", |it| {
+        clusters(it)[0].status.as_mut().unwrap().kubernetes_version = Some("v1.31.0".to_owned());
+    });
     told("agent-versions", Warning, "m1 (0.0.1)", |it| {
         leases(it)[0] = lease("m1", "0.0.1", None, RENEWED);
     });
@@ -452,29 +416,18 @@ fn what_is_wrong_with_members_is_told() {
     told("agent-credentials", Warning, "m1 2 days left", |it| {
         leases(it)[0] = lease("m1", OWN, Some(until("2030-01-03T00:00:00Z")), RENEWED);
     });
-    told(
-        "agent-clocks",
-        Warning,
-        "the agent of m1 is 120 s ahead",
-        |it| leases(it)[0] = lease("m1", OWN, None, "2030-01-01T00:02:00.000000Z"),
-    );
-    told(
-        "agent-clocks",
-        Error,
-        "the agent of m1 is 3560 s behind",
-        |it| leases(it)[0] = lease("m1", OWN, None, "2029-12-31T23:00:00.000000Z"),
-    );
-    told(
-        "agent-rights",
-        Error,
-        "the agent of m1 (\"a\") may not patch clusters/status",
-        |it| {
-            _ = it.agents.insert(
-                "m1".to_owned(),
-                Ok(vec![("a".to_owned(), rights::of_agent("m1")[..1].to_vec())]),
-            );
-        },
-    );
+    told("agent-clocks", Warning, "m1 is 120 s ahead", |it| {
+        leases(it)[0] = lease("m1", OWN, None, "2030-01-01T00:02:00.000000Z");
+    });
+    told("agent-clocks", Error, "m1 is 3560 s behind", |it| {
+        leases(it)[0] = lease("m1", OWN, None, "2029-12-31T23:00:00.000000Z");
+    });
+    told("agent-rights", Error, "not patch clusters/status", |it| {
+        _ = it.agents.insert(
+            "m1".to_owned(),
+            Ok(vec![("a".to_owned(), rights::of_agent("m1")[..1].to_vec())]),
+        );
+    });
 }
 
 #[test]
@@ -502,71 +455,44 @@ fn policies_without_effect_are_told() {
     told("policies", Skipped, "no PropagationPolicy", |it| {
         it.policies = Ok(Vec::new());
     });
-    told(
-        "policies",
-        Warning,
-        "PropagationPolicy default/idle",
-        |it| {
-            it.policies
-                .as_mut()
-                .unwrap()
-                .push(read(policy("idle", &json!({}))));
-        },
-    );
-    told(
-        "policy-parts",
-        Warning,
-        "is Deployment of apps/v1 meant?",
-        |it| {
-            it.policies = Ok(vec![read(policy(
-                "web",
-                &json!({"resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deploymnt"}]}),
-            ))]);
-        },
-    );
+    told("policies", Warning, "Policy default/idle", |it| {
+        it.policies
+            .as_mut()
+            .unwrap()
+            .push(read(policy("idle", &json!({}))));
+    });
+    told("policy-parts", Warning, "is Deployment of apps/v1", |it| {
+        it.policies = Ok(vec![read(policy(
+            "web",
+            &json!({"resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deploymnt"}]}),
+        ))]);
+    });
     told("policy-parts", Warning, "not in the fleet: nosuch", |it| {
         it.policies = Ok(vec![read(policy(
             "web",
             &json!({"placement": {"clusterAffinity": {"clusterNames": ["m1", "nosuch"]}}}),
         ))]);
     });
-    told(
-        "taint-policies",
-        Warning,
-        "a failed cluster keeps its workloads",
-        |it| it.taint_policies = Ok(Vec::new()),
-    );
-    told(
-        "taint-policies",
-        Warning,
-        "Failover is off: nothing moves",
-        |it| it.leader = Ok(leader(OWN, false, None)),
-    );
-    told(
-        "taint-policy-parts",
-        Warning,
-        "no cluster has a condition \"Redy\"",
-        |it| it.taint_policies = Ok(vec![read(taint_policy("NoExecute", "Redy"))]),
-    );
-    told(
-        "taint-policies",
-        Warning,
-        "no ClusterTaintPolicy adds",
-        |it| it.taint_policies = Ok(vec![read(taint_policy("NoExcute", "Ready"))]),
-    );
+    told("taint-policies", Warning, "keeps its workloads", |it| {
+        it.taint_policies = Ok(Vec::new());
+    });
+    told("taint-policies", Warning, "Failover is off", |it| {
+        it.leader = Ok(leader(OWN, false, None));
+    });
+    told("taint-policy-parts", Warning, "condition \"Redy\"", |it| {
+        it.taint_policies = Ok(vec![read(taint_policy("NoExecute", "Redy"))]);
+    });
+    told("taint-policies", Warning, "no ClusterTaintPolicy", |it| {
+        it.taint_policies = Ok(vec![read(taint_policy("NoExcute", "Ready"))]);
+    });
     told("failover-policies", Warning, "they move nothing", |it| {
         it.taint_policies = Ok(vec![read(taint_policy("PreferNoExecute", "Ready"))]);
         it.policies = Ok(vec![read(policy("web", &json!({"failover": null})))]);
     });
-    told(
-        "taints",
-        Warning,
-        "m1 has the taint mine:NoExecute, which no policy set",
-        |it| {
-            it.clusters.as_mut().unwrap()[0].spec.taints =
-                read(json!([{"key": "mine", "effect": "NoExecute"}]));
-        },
-    );
+    told("taints", Warning, "NoExecute, which no policy set", |it| {
+        it.clusters.as_mut().unwrap()[0].spec.taints =
+            read(json!([{"key": "mine", "effect": "NoExecute"}]));
+    });
 }
 
 #[test]
@@ -600,59 +526,41 @@ fn a_taint_that_a_policy_set_is_as_it_should_be() {
 fn clusters_without_which_workloads_have_no_place_are_told() {
     use Status::{Skipped, Warning};
     // The parts of divided Jobs that clusters have are not read.
-    told(
-        "room",
-        Skipped,
-        "without m1, of 1 divided Jobs that go at once",
-        |it| {
-            let mut job = binding("sum", 2, &anywhere());
-            job["spec"]["resource"]["apiVersion"] = json!("batch/v1");
-            job["spec"]["resource"]["kind"] = json!("Job");
-            job["spec"]["failover"] = json!({"cluster": {"purgeMode": "Directly"}});
-            it.bindings = Ok(vec![read(job)]);
-            let takes_jobs = |name: &str| {
-                let mut cluster = cluster(name, "True", "8");
-                cluster["status"]["apiEnablements"] = json!([{
-                    "groupVersion": "batch/v1",
-                    "resources": [{"name": "jobs", "kind": "Job"}],
-                }]);
-                read(cluster)
-            };
-            it.clusters = Ok(["m1", "m2"].map(takes_jobs).into());
-        },
-    );
+    told("room", Skipped, "of 1 divided Jobs that go", |it| {
+        let mut job = binding("sum", 2, &anywhere());
+        job["spec"]["resource"]["apiVersion"] = json!("batch/v1");
+        job["spec"]["resource"]["kind"] = json!("Job");
+        job["spec"]["failover"] = json!({"cluster": {"purgeMode": "Directly"}});
+        it.bindings = Ok(vec![read(job)]);
+        let takes_jobs = |name: &str| {
+            let mut cluster = cluster(name, "True", "8");
+            cluster["status"]["apiEnablements"] = json!([{
+                "groupVersion": "batch/v1",
+                "resources": [{"name": "jobs", "kind": "Job"}],
+            }]);
+            read(cluster)
+        };
+        it.clusters = Ok(["m1", "m2"].map(takes_jobs).into());
+    });
     told("room", Skipped, "no other cluster", |it| {
         it.clusters.as_mut().unwrap().truncate(1);
     });
-    told(
-        "room",
-        Warning,
-        "without m1, workloads with no other place: 1 of 1: default/web (",
-        |it| {
-            it.bindings = Ok(vec![read(binding(
-                "web",
-                2,
-                &json!({"clusterAffinity": {"clusterNames": ["m1"]}}),
-            ))]);
-        },
-    );
-    told(
-        "room",
-        Warning,
-        "without m1, workloads with no other place: 1 of 1",
-        |it| it.clusters.as_mut().unwrap()[1] = read(cluster("m2", "True", "1")),
-    );
+    told("room", Warning, "1 of 1: default/web (", |it| {
+        it.bindings = Ok(vec![read(binding(
+            "web",
+            2,
+            &json!({"clusterAffinity": {"clusterNames": ["m1"]}}),
+        ))]);
+    });
+    told("room", Warning, "no other place: 1 of 1", |it| {
+        it.clusters.as_mut().unwrap()[1] = read(cluster("m2", "True", "1"));
+    });
     // Each of the three workloads fits alone.
-    told(
-        "room",
-        Warning,
-        "without m1, workloads with no other place: 1 of 3: default/c (",
-        |it| {
-            it.bindings = Ok(["a", "b", "c"]
-                .map(|name| read(binding(name, 3, &anywhere())))
-                .into());
-        },
-    );
+    told("room", Warning, "1 of 3: default/c (", |it| {
+        it.bindings = Ok(["a", "b", "c"]
+            .map(|name| read(binding(name, 3, &anywhere())))
+            .into());
+    });
     told("room", Skipped, "m1 is lost already", |it| {
         it.clusters.as_mut().unwrap()[0] = read(cluster("m1", "False", "8"));
     });
@@ -662,29 +570,19 @@ fn clusters_without_which_workloads_have_no_place_are_told() {
 fn a_pause_is_told_with_what_ends_it() {
     use Status::{Ok as Well, Warning};
     told("pauses", Well, "movement is not paused", |_| {});
-    told(
-        "pauses",
-        Warning,
-        "all movement is paused by ann since 2030-01-01T00:00:00Z",
-        |it| {
-            let data = json!({"by": "ann", "since": NOW});
-            it.pause = Ok(Some(read(json!({"data": data}))));
-        },
-    );
+    told("pauses", Warning, "all movement is paused by ann", |it| {
+        let data = json!({"by": "ann", "since": NOW});
+        it.pause = Ok(Some(read(json!({"data": data}))));
+    });
     told("pauses", Well, "movement is not paused", |it| {
         let data = json!({"until": "2029-12-31T00:00:00Z"});
         it.pause = Ok(Some(read(json!({"data": data}))));
     });
-    told(
-        "pauses",
-        Warning,
-        "movement out of m1 is paused (reason: \"disks\") until somebody resumes it",
-        |it| {
-            let cluster = &mut it.clusters.as_mut().unwrap()[0];
-            let pause = (annotation::PAUSED.to_owned(), "disks".to_owned());
-            cluster.annotations_mut().extend([pause]);
-        },
-    );
+    told("pauses", Warning, "is paused (reason: \"disks\")", |it| {
+        let cluster = &mut it.clusters.as_mut().unwrap()[0];
+        let pause = (annotation::PAUSED.to_owned(), "disks".to_owned());
+        cluster.annotations_mut().extend([pause]);
+    });
 }
 
 #[test]
@@ -700,12 +598,7 @@ fn workloads_that_lack_what_they_refer_to_are_a_warning() {
         }
     };
     told("dependencies", Well, "no workload is known to lack", |_| {});
-    told(
-        "dependencies",
-        Warning,
-        "1 workload is placed where something",
-        lack,
-    );
+    told("dependencies", Warning, "1 workload is placed where", lack);
 }
 
 #[test]
