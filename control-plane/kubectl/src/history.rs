@@ -411,31 +411,12 @@ mod tests {
         let mut all = vec![failover(), later("2026-02-01T00:00:00Z")];
         sort(&mut all);
         let text = table(&all);
-        let lines: Vec<Vec<&str>> = text
-            .lines()
-            .map(|it| it.split_whitespace().collect())
-            .collect();
-        let began = "2026-02-01T00:00:00Z";
-        assert_eq!(lines[1][..4], [began, began, "1", "m2-later"]);
-        assert_eq!(
-            lines[2],
-            [
-                "2026-01-01T00:00:00Z",
-                "2026-01-01T00:02:00Z",
-                "2",
-                "m1-20260101-000000",
-                "m1",
-                "Drain",
-                "3",
-                "2",
-                "2",
-                "1",
-                "4",
-                "20s",
-                "3m20s",
-                "Ended"
-            ]
-        );
+        let lines = text.lines().skip(1);
+        let lines = lines.map(|it| it.split_whitespace().collect::<Vec<_>>().join(" "));
+        let lines: Vec<String> = lines.collect();
+        assert!(lines[0].starts_with("2026-02-01T00:00:00Z 2026-02-01T00:00:00Z 1 m2-later "));
+        let first = "2026-01-01T00:00:00Z 2026-01-01T00:02:00Z 2 m1-20260101-000000 m1 Drain 3 2 2 1 4 20s 3m20s Ended";
+        assert_eq!(lines[1], first);
     }
 
     #[test]

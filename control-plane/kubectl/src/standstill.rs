@@ -153,81 +153,35 @@ mod tests {
     fn a_dead_leader_and_each_pause_are_reasons_with_what_ends_them() {
         let now: Timestamp = "2026-01-01T00:10:00Z".parse().unwrap();
         let record = |data: Value| Some(read(json!({"data": data})));
-        let awake = Ok(Some(lease("cp-0", "2026-01-01T00:09:58.000000Z")));
-        let of_one = "movement out of m1 is paused (reason: \"disks\") until somebody resumes it; kubectl muster resume m1 ends that";
-        for (what, lease, record, own, expected, is_whole) in [
-            ("all is well", awake.clone(), None, ["", ""], vec![], false),
-            (
-                "the lease cannot be read",
-                Err("no".to_owned()),
-                None,
-                ["", ""],
-                vec![],
-                false,
-            ),
-            (
-                "the leader died",
-                Ok(Some(lease("cp-0", "2026-01-01T00:03:00.000000Z"))),
-                None,
-                ["", ""],
-                vec![
-                    "nobody leads (the last was cp-0, which renewed its lease at 2026-01-01T00:03:00Z): orders are carried out when a control plane does",
-                ],
-                true,
-            ),
-            (
-                "none has led",
-                Ok(None),
-                None,
-                ["", ""],
-                vec![
-                    "no lease says that anybody leads (there is none with --leader-elect=false): orders are carried out when a control plane does",
-                ],
-                false,
-            ),
-            (
-                "the fleet is paused",
-                awake.clone(),
-                record(json!({"by": "ann", "reason": "upgrade"})),
-                ["", ""],
-                vec![
-                    "all movement is paused by ann (reason: \"upgrade\") until somebody resumes it; kubectl muster resume ends that",
-                ],
-                true,
-            ),
-            (
-                "that is over",
-                awake.clone(),
-                record(json!({"until": "2026-01-01T00:09:00Z"})),
-                ["", ""],
-                vec![],
-                false,
-            ),
-            (
-                "one is paused",
-                awake.clone(),
-                None,
-                ["disks", ""],
-                vec![of_one],
-                false,
-            ),
-            (
-                "both are paused",
-                awake.clone(),
-                None,
-                ["disks", "disks"],
-                vec![
-                    of_one,
-                    "movement out of m2 is paused (reason: \"disks\") until somebody resumes it; kubectl muster resume m2 ends that",
-                ],
-                true,
-            ),
+        let (by_ann, over) = (
+            record(json!({"by": "ann", "reason": "upgrade"})),
+            record(json!({"until": "2026-01-01T00:09:00Z"})),
+        );
+        let led = |renewed: &str| Ok(Some(lease("cp-0", renewed)));
+        let awake = || led("2026-01-01T00:09:58.000000Z");
+        let (dead, unread) = (led("2026-01-01T00:03:00.000000Z"), Err("no".to_owned()));
+        let died = "nobody leads (the last was cp-0, which renewed its lease at 2026-01-01T00:03:00Z): orders are carried out when a control plane does";
+        let none = "no lease says that anybody leads (there is none with --leader-elect=false): orders are carried out when a control plane does";
+        let all = "all movement is paused by ann (reason: \"upgrade\") until somebody resumes it; kubectl muster resume ends that";
+        let [m1, m2] = ["m1", "m2"].map(|name| {
+            format!("movement out of {name} is paused (reason: \"disks\") until somebody resumes it; kubectl muster resume {name} ends that")
+        });
+        let (m1, m2) = (m1.as_str(), m2.as_str());
+        for (lease, record, own, expected, is_whole) in [
+            (awake(), None, ["", ""], vec![], false),
+            (unread, None, ["", ""], vec![], false),
+            (dead, None, ["", ""], vec![died], true),
+            (Ok(None), None, ["", ""], vec![none], false),
+            (awake(), by_ann, ["", ""], vec![all], true),
+            (awake(), over, ["", ""], vec![], false),
+            (awake(), None, ["disks", ""], vec![m1], false),
+            (awake(), None, ["disks", "disks"], vec![m1, m2], true),
         ] {
             let standing = Standing { lease, record };
             let clusters = [cluster("m1", own[0]), cluster("m2", own[1])];
             let found = standing.of(&clusters, now);
-            assert_eq!(found.reasons, expected, "{what}");
-            assert_eq!(found.is_whole, is_whole, "{what}");
+            assert_eq!(found.reasons, expected);
+            assert_eq!(found.is_whole, is_whole, "{expected:?}");
         }
     }
 }
