@@ -103,50 +103,44 @@ fn nothing_is_told_without_the_secret_and_nothing_is_changed_with_it() {
 
 #[test]
 fn each_path_asks_one_command() {
+    use About::{Detail, Fleet, Forecast};
     let flags = ["--resource-eviction-rate=5".to_owned()];
     for (path, about, command) in [
+        ("status", Fleet, "status --clusters --most=200"),
+        ("clusters?x", Fleet, "get clusters"),
+        ("workloads", Fleet, "get workloads -A"),
+        ("history", Fleet, "history"),
+        ("workloads?cluster=", Fleet, "get workloads -A"),
         (
-            "/secret/api/status",
-            About::Fleet,
-            "status --clusters --most=200",
-        ),
-        ("/secret/api/clusters?x", About::Fleet, "get clusters"),
-        ("/secret/api/workloads", About::Fleet, "get workloads -A"),
-        ("/secret/api/history", About::Fleet, "history"),
-        (
-            "/secret/api/workloads?cluster=",
-            About::Fleet,
-            "get workloads -A",
-        ),
-        (
-            "/secret/api/workloads?cluster=m1",
-            About::Detail,
+            "workloads?cluster=m1",
+            Detail,
             "get workloads -A --cluster=m1",
         ),
         (
-            "/secret/api/explain?namespace=shop&kind=Deployment&name=web",
-            About::Detail,
+            "explain?namespace=shop&kind=Deployment&name=web",
+            Detail,
             "explain --namespace=shop Deployment/web",
         ),
         (
-            "/secret/api/explain?kind=ClusterRole&name=system:node&namespace=",
-            About::Detail,
+            "explain?kind=ClusterRole&name=system:node&namespace=",
+            Detail,
             "explain ClusterRole/system:node",
         ),
-        ("/secret/api/top", About::Fleet, "top"),
+        ("top", Fleet, "top"),
         (
-            "/secret/api/simulate?lost=m1%2C%20m2,m3&drain=m4&lost-region=",
-            About::Forecast,
+            "simulate?lost=m1%2C%20m2,m3&drain=m4&lost-region=",
+            Forecast,
             "simulate --lost=m1,m2,m3 --drain=m4",
         ),
         // A name cannot become a flag.
         (
-            "/secret/api/simulate?lost=--kubeconfig%3Dx",
-            About::Forecast,
+            "simulate?lost=--kubeconfig%3Dx",
+            Forecast,
             "simulate --lost=--kubeconfig=x",
         ),
     ] {
-        let target = admitted(&request("GET", &[HERE], path)).unwrap();
+        let path = format!("/secret/api/{path}");
+        let target = admitted(&request("GET", &[HERE], &path)).unwrap();
         let ask = Ask::new(about, command, []);
         crate::line::parse(ask.line(&flags)).unwrap();
         assert_eq!(target, Target::Ask(ask), "{path}");

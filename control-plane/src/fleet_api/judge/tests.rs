@@ -81,40 +81,27 @@ fn a_certificate_is_kept_until_a_third_of_its_life_is_left() {
 fn a_certificate_that_is_for_something_else_is_made_anew() {
     let (authority, other) = (new_authority(DAY * 3650), new_authority(DAY * 3650));
     let found = made(&serving(), &authority);
-    let with = |change: fn(&mut Leaf)| {
+    let verdict = leaf(Some(&found), &serving(), &other, at(), LIFE);
+    assert_eq!(verdict, Verdict::Make("another authority signed it"));
+    let x = || "x".to_owned();
+    let (user, names, usage) = (
+        "it is for another user",
+        "it is for other names",
+        "it is for another usage",
+    );
+    let changed = |change: &dyn Fn(&mut Leaf)| {
         let mut wanted = serving();
         change(&mut wanted);
         wanted
     };
-    for (wanted, signer, reason) in [
-        (serving(), &other, "another authority signed it"),
-        (
-            with(|it| it.user = "x".to_owned()),
-            &authority,
-            "it is for another user",
-        ),
-        (
-            with(|it| it.group = Some("x".to_owned())),
-            &authority,
-            "it is for another user",
-        ),
-        (
-            with(|it| it.names.push("x".to_owned())),
-            &authority,
-            "it is for other names",
-        ),
-        (
-            with(|it| it.names.clear()),
-            &authority,
-            "it is for other names",
-        ),
-        (
-            with(|it| it.asks = true),
-            &authority,
-            "it is for another usage",
-        ),
+    for (wanted, reason) in [
+        (changed(&|it| it.user = x()), user),
+        (changed(&|it| it.group = Some(x())), user),
+        (changed(&|it| it.names.push(x())), names),
+        (changed(&|it| it.names.clear()), names),
+        (changed(&|it| it.asks = true), usage),
     ] {
-        let verdict = leaf(Some(&found), &wanted, signer, at(), LIFE);
+        let verdict = leaf(Some(&found), &wanted, &authority, at(), LIFE);
         assert_eq!(verdict, Verdict::Make(reason));
     }
     let verdict = leaf(None, &serving(), &authority, at(), LIFE);
