@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use kube::client::Body;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use crate::client;
@@ -113,13 +114,32 @@ impl Asker {
         self.request("POST", path, body).await
     }
 
+    /// Asks whether a user with groups has a right, or whoever asks where none is named. The right
+    /// is one of `resourceAttributes`.
+    pub async fn may(&self, who: Option<(&str, &[&str])>, right: &Value) -> Answer<bool> {
+        let (kind, who) = match who {
+            Some((user, groups)) => (
+                "SubjectAccessReview",
+                json!({"user": user, "groups": groups}),
+            ),
+            None => ("SelfSubjectAccessReview", json!({})),
+        };
+        let mut review = json!({
+            "apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": who,
+        });
+        review["spec"]["resourceAttributes"] = right.clone();
+        let path = format!("/apis/authorization.k8s.io/v1/{}s", kind.to_lowercase());
+        let answer: Value = self.post(&path, &review).await?;
+        Ok(answer["status"]["allowed"] == true)
+    }
+
     /// Reads all objects of a list, page by page, up to [`MOST`]. What does not parse is left out.
     pub async fn list<T: DeserializeOwned>(&self, path: &str, query: &str) -> Answer<Vec<T>> {
         let mut found = Vec::new();
         let mut more = String::new();
         loop {
             let page = format!("{path}?limit={PAGE}{query}{more}");
-            let page: Page<serde_json::Value> = self.get(&page).await?;
+            let page: Page<Value> = self.get(&page).await?;
             let items = page.items.into_iter();
             found.extend(items.filter_map(|it| serde_json::from_value(it).ok()));
             match page.metadata.more.filter(|it| !it.is_empty()) {

@@ -36,7 +36,7 @@ async fn facts(asker: &Asker, config: &Config, rights: &[Right]) -> Facts {
         credentials: client::credentials(config),
         version: asker.get("/version").await,
         clocks: asker.clocks().await,
-        lacking: rights::ask_own(asker, rights).await,
+        lacking: rights::lacking(asker, None, rights).await,
     }
 }
 

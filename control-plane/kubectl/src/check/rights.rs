@@ -165,44 +165,21 @@ pub(super) fn of_agent(cluster: &str) -> Vec<Right> {
 pub(super) async fn ask(asker: &Asker, accounts: &[Account], rights: &[Right]) -> Findings {
     let mut found = Vec::new();
     for account in accounts {
-        let review = |right: &Right| {
-            let attributes = right.attributes();
-            json!({
-                "apiVersion": "authorization.k8s.io/v1",
-                "kind": "SubjectAccessReview",
-                "spec": {"user": account.user, "groups": account.groups, "resourceAttributes": attributes},
-            })
-        };
-        let lacking = lacking(asker, "subjectaccessreviews", rights, &review).await?;
+        let lacking = lacking(asker, Some(account), rights).await?;
         found.push((account.user.clone(), lacking));
     }
     Ok(found)
 }
 
-/// Asks which of these rights the account lacks that asks.
-pub(super) async fn ask_own(asker: &Asker, rights: &[Right]) -> Answer<Vec<Right>> {
-    let review = |right: &Right| {
-        json!({
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SelfSubjectAccessReview",
-            "spec": {"resourceAttributes": right.attributes()},
-        })
-    };
-    lacking(asker, "selfsubjectaccessreviews", rights, &review).await
-}
-
-/// Asks by reviews of a kind which rights are missing, with nothing that does instead.
-async fn lacking(
+/// Asks which of these rights an account lacks, or whoever asks where none is given, with nothing
+/// that does instead.
+pub(super) async fn lacking(
     asker: &Asker,
-    kind: &str,
+    account: Option<&Account>,
     rights: &[Right],
-    review: &(impl Fn(&Right) -> Value + Sync),
 ) -> Answer<Vec<Right>> {
-    let path = &format!("/apis/authorization.k8s.io/v1/{kind}");
-    let is_granted = async |right: &Right| {
-        let answer = asker.post::<Value>(path, &review(right)).await?;
-        Ok::<_, Refusal>(answer["status"]["allowed"] == true)
-    };
+    let who = account.map(|it| (it.user.as_str(), it.groups.as_slice()));
+    let is_granted = async |right: &Right| asker.may(who, &right.attributes()).await;
     let is_granted = &is_granted;
     let answers = stream::iter(rights).map(|right| async move {
         if is_granted(right).await? {
