@@ -112,8 +112,8 @@ const failover = (it) => FAILOVER[it.status?.state] || [`? ${it.status?.state ||
 const number = (it, name) => String(it.status?.workloads?.[name] ?? "–");
 const past = new Rows("history", (it) => it.metadata.name, [
   { title: "When", head: true, text: (it) => moment(it.spec.startTime), href: (it) => address("failover", it.metadata.name) },
-  { title: "Last", text: (it) => moment(it.status?.returns?.at(-1)?.returned || it.spec.startTime) },
-  { title: "Times", text: (it) => String(1 + (it.status?.relapses || 0)) },
+  { title: "Last began", text: (it) => moment(it.status?.returns?.at(-1)?.returned || it.spec.startTime) },
+  { title: "How often", text: (it) => String(1 + (it.status?.relapses || 0)) },
   { title: "Cluster", text: (it) => it.spec.cluster },
   { title: "State", text: (it) => failover(it)[0], kind: (it) => failover(it)[1] },
   { title: "Cause", text: (it) => it.status?.cause?.type || "–" },
@@ -159,6 +159,7 @@ async function foretell() {
     const count = (state) => said[state].length;
     fillList("forecast-facts", [
       ...(said.failoverIsOff ? ["! Failover is OFF in the running control plane; this is with it on"] : []),
+      ...said.paused.map((it) => `! For now nothing of this happens, because ${it}`),
       `→ ${count("moves")} move, ✖ ${count("stranded")} are stranded, ! ${count("held")} are held until fewer clusters have failed, = ${count("stays")} stay`,
       ...(said.partedUnknown ? [`? Not known whether workloads would be parted from what they refer to: ${said.partedUnknown}`] : []),
       ...said.parted.slice(0, SHOWN).map((it) => `! ${titleOf(it)} would be parted from what it refers to (its policy does not set propagateDeps): ${it.missing.map((lacks) => `${lacks.kind} ${lacks.name} not in ${lacks.clusters.join(", ")}`).join("; ")}`),
