@@ -35,34 +35,23 @@ pub(super) enum About {
     Forecast,
 }
 
-/// Words of a command that a page asks for.
+/// Command line that a page asks for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Ask {
     about: About,
-    words: Vec<String>,
+    pub line: Vec<String>,
 }
 
 impl Ask {
     /// Makes a question of a command, whose words blanks part, and of further words as they are.
     pub(super) fn new(about: About, command: &str, more: impl IntoIterator<Item = String>) -> Self {
-        let words = command.split(' ').map(str::to_owned);
+        let words = ["kubectl-muster"].into_iter().chain(command.split(' '));
+        let format = ["-o", "json"].map(str::to_owned);
+        let line = words.map(str::to_owned).chain(more).chain(format);
         Self {
             about,
-            words: words.chain(more).collect(),
+            line: line.collect(),
         }
-    }
-
-    /// Returns the command line that asks the same, with the flags of a control plane if the
-    /// command takes them.
-    pub(super) fn line(&self, flags: &[String]) -> Vec<String> {
-        let command = self.words.iter().map(String::as_str);
-        let mut line: Vec<&str> = ["kubectl-muster"].into_iter().chain(command).collect();
-        line.extend(["-o", "json"]);
-        if ["status", "simulate"].contains(&line[1]) && !flags.is_empty() {
-            line.push("--");
-            line.extend(flags.iter().map(String::as_str));
-        }
-        line.into_iter().map(str::to_owned).collect()
     }
 }
 
@@ -99,6 +88,7 @@ pub(super) struct Answers {
     client: Client,
     /// Address of the fleet API.
     server: String,
+    /// Flags of a control plane, for commands that take them.
     flags: Vec<String>,
     /// Answers by what they are about: a forecast, which may take long, holds nobody up who looks
     /// at the fleet.
@@ -154,7 +144,12 @@ impl Answers {
     }
 
     async fn read(&self, ask: &Ask) -> anyhow::Result<Reply> {
-        let line = line::parse(ask.line(&self.flags))?;
+        let mut line = ask.line.clone();
+        if ["status", "simulate"].contains(&line[1].as_str()) && !self.flags.is_empty() {
+            line.push("--".to_owned());
+            line.extend_from_slice(&self.flags);
+        }
+        let line = line::parse(line)?;
         let namespace = line.connection.namespace;
         let namespace = namespace.as_deref().unwrap_or("default");
         read_fleet(&self.client, &self.server, namespace, line.question).await
