@@ -146,12 +146,17 @@ pub fn switched_off(spec: &PropagationSpec, settings: &Settings) -> Vec<Finding>
         let note = "spec.failover.application.purgeMode: Gracefully needs the feature gate GracefulEviction, which is off, so an application that fails stays where it is";
         add("GracefulEvictionDisabled", note);
     }
-    let state = application.and_then(|it| it.state_preservation.as_ref());
-    if state.is_some_and(|state| !state.rules.is_empty())
-        && !settings.gate(&STATEFUL_FAILOVER_INJECTION)
-    {
-        let note = "spec.failover.application.statePreservation: the feature gate StatefulFailoverInjection is off, so a new copy gets none of the old one's state";
-        add("StatePreservationOff", note);
+    let of_application = application.and_then(|it| it.state_preservation.as_ref());
+    let of_cluster = cluster.and_then(|it| it.state_preservation.as_ref());
+    for (part, state) in [("application", of_application), ("cluster", of_cluster)] {
+        if state.is_some_and(|state| !state.rules.is_empty())
+            && !settings.gate(&STATEFUL_FAILOVER_INJECTION)
+        {
+            let note = format!(
+                "spec.failover.{part}.statePreservation: the feature gate StatefulFailoverInjection is off, so a new copy gets none of the old one's state"
+            );
+            add("StatePreservationOff", &note);
+        }
     }
     found
 }

@@ -247,12 +247,13 @@ fn failover_that_a_gate_switches_off_is_told_on_the_policy() {
         feature_gates: gates.parse().unwrap(),
         ..Settings::default()
     };
+    let state = json!({ "rules": [{ "aliasLabelName": "job", "jsonPath": "{.id}" }] });
     let application = |mode: &str| {
         json!({ "application": {
-            "decisionConditions": {}, "purgeMode": mode,
-            "statePreservation": { "rules": [{ "aliasLabelName": "job", "jsonPath": "{.id}" }] },
+            "decisionConditions": {}, "purgeMode": mode, "statePreservation": state,
         } })
     };
+    let cluster = json!({ "cluster": { "statePreservation": state } });
     let off = "Failover=false,GracefulEviction=false,StatefulFailoverInjection=false";
     let on = "Failover=true,GracefulEviction=true,StatefulFailoverInjection=true";
     for (failover, gates, expected) in [
@@ -265,6 +266,12 @@ fn failover_that_a_gate_switches_off_is_told_on_the_policy() {
         ),
         (application("Directly"), off, &["StatePreservationOff"]),
         (application("Gracefully"), on, &[]),
+        (
+            cluster.clone(),
+            off,
+            &["FailoverOff", "StatePreservationOff"],
+        ),
+        (cluster, on, &[]),
         (json!(null), off, &[]),
     ] {
         let spec = spec(with(
