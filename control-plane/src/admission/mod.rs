@@ -44,6 +44,7 @@ use tokio::time::Instant;
 use crate::fleet::Fleet;
 use crate::fleet::scope::Scope;
 use crate::fleet::standing::may_exist;
+use crate::scheduler::core::affinity::affinities_of;
 use review::{Question, Rules};
 
 /// An object, as far as admission is concerned.
@@ -140,9 +141,8 @@ pub async fn start(
 
 /// Returns the clusters of sync mode Push that a placement may choose.
 fn pushed(fleet: &Fleet, placement: &Placement) -> Vec<String> {
-    let terms = placement.cluster_affinities.iter();
-    let terms = terms.map(|term| &term.cluster_affinity);
-    let affinities: Vec<_> = terms.chain(&placement.cluster_affinity).collect();
+    let groups = placement.cluster_affinities.iter().flat_map(affinities_of);
+    let affinities: Vec<_> = groups.chain(&placement.cluster_affinity).collect();
     let may_be = |cluster: &Cluster| {
         cluster.spec.sync_mode == ClusterSyncMode::Push
             && (affinities.is_empty() || affinities.iter().any(|it| matches_affinity(it, cluster)))
@@ -220,6 +220,47 @@ impl Question {
         match self {
             Self::Default => "mutate",
             Self::Check => "validate",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::fleet::testing::{self, Stand};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pushed_cluster_is_named_in_whichever_way_a_placement_may_choose_it() {
+        let mut push = testing::cluster("m2");
+        push["spec"]["syncMode"] = json!("Push");
+        let clusters = [testing::cluster("m1"), push];
+        let stand = Stand::followed(clusters.map(|it| ("clusters", it))).await;
+        let (m1, m2) = (json!(["m1"]), json!(["m2"]));
+        let group = |overflow| {
+            json!({"clusterAffinities": [{
+                "affinityName": "home", "clusterNames": m1,
+                "overflowAffinities": [{"affinityName": "more", "clusterNames": overflow}],
+            }]})
+        };
+        for (what, placement, expected) in [
+            ("any cluster", json!({}), &["m2"][..]),
+            (
+                "one affinity",
+                json!({"clusterAffinity": {"clusterNames": m2}}),
+                &["m2"],
+            ),
+            (
+                "another one",
+                json!({"clusterAffinity": {"clusterNames": m1}}),
+                &[],
+            ),
+            ("what overflows", group(&m2), &["m2"]),
+            ("what overflows elsewhere", group(&m1), &[]),
+        ] {
+            let placement: Placement = serde_json::from_value(placement).unwrap();
+            assert_eq!(pushed(&stand.fleet, &placement), expected, "{what}");
         }
     }
 }
