@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_shared::api::any_policy::AnyOverridePolicy;
-use muster_shared::api::binding::ResourceBindingSpec;
+use muster_shared::api::binding::{ObjectReference, ResourceBindingSpec};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::override_policy::OverrideSpec;
 use muster_shared::names::label;
@@ -22,7 +22,7 @@ use crate::fleet::binding::{BindingKey, Bindings};
 use crate::fleet::claim::Claim;
 use crate::fleet::copy::retains_replicas;
 use crate::fleet::lookups::Overridden;
-use crate::fleet::selection::Subject;
+use crate::fleet::selection::{Subject, given, may_mean};
 use crate::fleet::template::{Template, TemplateKey};
 use crate::fleet::template_event::Lookup;
 use crate::fleet::templates::Templates;
@@ -111,6 +111,15 @@ impl Affected {
         }
         let specs = [old, new].into_iter().flatten();
         let specs: Vec<_> = specs.map(|spec| widened(namespace, spec)).collect();
+        // A template is decoded for its labels, which takes long for each of a large fleet.
+        let may_select = |resource: &ObjectReference| {
+            let kind = (&*resource.api_version, &*resource.kind);
+            let name = (given(resource.namespace.as_deref()), &*resource.name);
+            specs.iter().any(|spec| {
+                let selectors = &spec.resource_selectors;
+                selectors.is_empty() || selectors.iter().any(|it| may_mean(it, kind, name))
+            })
+        };
         let selects = |key: &TemplateKey| match self.templates.get(key) {
             Lookup::Found(template) => {
                 let subject = Subject::of(&key.kind, &template);
@@ -121,7 +130,8 @@ impl Affected {
             Lookup::Unknown => true,
         };
         for binding in self.bindings.iter_of(namespace) {
-            if selects(&TemplateKey::of(&binding.spec.resource)) {
+            let resource = &binding.spec.resource;
+            if may_select(resource) && selects(&TemplateKey::of(resource)) {
                 self.queue.add(BindingKey::of(binding.as_ref()));
             }
         }
@@ -391,6 +401,10 @@ mod tests {
             json!({"labelsOverrider": [{"operator": "add", "value": {"tier": "small"}}]}),
         );
         wide["spec"]["overrideRules"][0]["targetCluster"] = json!({"clusterNames": ["m2"]});
+        // The fleet API does not serve the kind of another binding.
+        let mut other = crate::fleet::testing::binding();
+        other["metadata"]["name"] = json!("web-statefulset");
+        other["spec"]["resource"]["kind"] = json!("StatefulSet");
         for (value, least) in [("small", [4, 2]), ("large", [2, 4]), ("other", [4, 4])] {
             let template = json!({
                 "apiVersion": "apps/v1", "kind": "Deployment",
@@ -404,6 +418,7 @@ mod tests {
                 ("clusteroverridepolicies", wide.clone()),
                 ("overridepolicies", labelled(value)),
                 ("resourcebindings", crate::fleet::testing::binding()),
+                ("resourcebindings", other.clone()),
             ]);
             stand.api.serve_deployments();
             stand.fleet.follow_templates();
