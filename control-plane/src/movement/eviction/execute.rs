@@ -5,6 +5,7 @@ use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::{ResourceBindingSpec, TargetCluster};
 use muster_shared::api::policy::PurgeMode;
 use muster_shared::client::{self, is_gone};
+use muster_shared::names::annotation::DESELECTED;
 use serde_json::json;
 
 use super::evictor::Outcome;
@@ -15,7 +16,7 @@ use crate::fleet::budget::pace::Paid;
 use crate::fleet::completion::{is_job, leaves_undone};
 use crate::fleet::write::{merge, merge_status};
 use crate::fleet::{Fleet, copy};
-use crate::scheduler::core::{Options, Snapshot};
+use crate::scheduler::core::{Options, Snapshot, deselected};
 use crate::settings::STATEFUL_FAILOVER_INJECTION;
 
 /// Returns what the error of a write says of an eviction.
@@ -122,6 +123,9 @@ pub async fn carry_out(
         return Err(Outcome::Conflict);
     }
     plan.patch["metadata"]["resourceVersion"] = json!(binding.metadata.resource_version);
+    if let Some(names) = deselected::after_move(binding, &plan.clusters) {
+        plan.patch["metadata"]["annotations"][DESELECTED] = names;
+    }
     let key = BindingKey::of(binding);
     let api = key.api(&fleet.client);
     let written = merge(&api, &key.name, &plan.patch).await;

@@ -7,8 +7,10 @@
 use std::collections::BTreeSet;
 
 use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::api::binding::TargetCluster;
 use muster_shared::k8s::ResourceExt;
 use muster_shared::names::annotation::DESELECTED;
+use muster_shared::names::eviction::REASON_NO_CLUSTER_FIT;
 use serde_json::{Value, json};
 
 use super::outcome::Placed;
@@ -25,7 +27,7 @@ pub fn deselected(binding: &AnyBinding) -> impl Iterator<Item = &str> {
 
 /// Returns the annotation as it is to be written with a new result; `None` where it stays as it is.
 /// It names no cluster that has an eviction task, which a move leaves, and none that is chosen
-/// again.
+/// again. A copy that stays because no cluster fitted after the edit is no move: the edit took it.
 pub fn written(binding: &AnyBinding, placed: &Placed) -> Option<Value> {
     let spec = &binding.spec;
     let applied = binding.applied_placement();
@@ -35,10 +37,27 @@ pub fn written(binding: &AnyBinding, placed: &Placed) -> Option<Value> {
         .tasks
         .as_ref()
         .unwrap_or(&spec.graceful_eviction_tasks);
-    let is_left = |name: &str| tasks.iter().any(|task| task.from_cluster == name);
-    let is_chosen = |name: &str| placed.clusters.iter().any(|target| target.name == name);
+    let moves = tasks.iter().filter(|it| it.reason != REASON_NO_CLUSTER_FIT);
+    let is_left = |name: &str| moves.clone().any(|task| task.from_cluster == name);
     let targets = spec.clusters.iter().map(|target| target.name.as_str());
     let taken = targets.filter(|it| is_edited && !is_left(it));
+    changed(binding, taken, &placed.clusters)
+}
+
+/// Returns the annotation as it is to be written with a move of the workload to other clusters,
+/// which are chosen again thereby; `None` where it stays as it is.
+pub fn after_move(binding: &AnyBinding, chosen: &[TargetCluster]) -> Option<Value> {
+    changed(binding, std::iter::empty(), chosen)
+}
+
+/// Returns the annotation with the clusters that were `taken` now, and without those that are
+/// `chosen`; `None` where it stays as it is.
+fn changed<'a>(
+    binding: &'a AnyBinding,
+    taken: impl Iterator<Item = &'a str>,
+    chosen: &[TargetCluster],
+) -> Option<Value> {
+    let is_chosen = |name: &str| chosen.iter().any(|target| target.name == name);
     let before: BTreeSet<&str> = deselected(binding).collect();
     let known = before.iter().copied();
     let now: BTreeSet<&str> = known.chain(taken).filter(|it| !is_chosen(it)).collect();
@@ -79,9 +98,18 @@ mod tests {
                 None,
                 "{}",
                 true,
-                Some("m1"),
+                Some("PlacementChanged"),
                 "m2",
                 None,
+            ),
+            (
+                "no cluster fits",
+                None,
+                "{}",
+                true,
+                Some(REASON_NO_CLUSTER_FIT),
+                "",
+                Some(json!("m1")),
             ),
             ("it stays", None, "{}", true, None, "m1", None),
             (
@@ -94,7 +122,9 @@ mod tests {
                 Some(Value::Null),
             ),
         ] {
-            let task = leaving.map(|it| json!({"fromCluster": it, "reason": "", "producer": ""}));
+            let task = leaving.map(|it| json!({"fromCluster": "m1", "reason": it, "producer": ""}));
+            let chosen = Some(chosen).filter(|it| !it.is_empty());
+            let chosen: Vec<_> = chosen.iter().map(|it| json!({"name": it})).collect();
             let mut binding: AnyBinding = serde_json::from_value(json!({
                 "metadata": {"annotations": {APPLIED_PLACEMENT: applied}},
                 "spec": {
@@ -109,7 +139,7 @@ mod tests {
                 annotations.insert(DESELECTED.to_owned(), held.to_owned());
             }
             let placed = Placed {
-                clusters: serde_json::from_value(json!([{"name": chosen}])).unwrap(),
+                clusters: serde_json::from_value(json!(chosen)).unwrap(),
                 applied_placement: "null".to_owned(),
                 tasks: task.map(|it| vec![serde_json::from_value(it).unwrap()]),
             };

@@ -1,6 +1,7 @@
 //! What a failed cluster leads to: what is told of it and of its workloads.
 
 use http::Method;
+use muster_shared::names::annotation::DESELECTED;
 use serde_json::{Value, json};
 
 use super::*;
@@ -92,8 +93,9 @@ async fn with_the_gate_off_it_is_told_why_workloads_stay_in_a_tainted_cluster() 
 async fn a_workload_leaves_a_failed_cluster_in_one_write_and_that_is_told_and_counted() {
     let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
     let _recording = metrics::set_default_local_recorder(&recorder);
-    let workload = ("resourcebindings", testing::binding());
-    let stand = failed_beside_m2(failed(), [workload]).await;
+    let mut workload = testing::binding();
+    workload["metadata"]["annotations"] = json!({DESELECTED: "m2,m9"});
+    let stand = failed_beside_m2(failed(), [("resourcebindings", workload)]).await;
     let writes = stand.api.writes();
     let evictions: Vec<&Value> = writes
         .iter()
@@ -105,6 +107,8 @@ async fn a_workload_leaves_a_failed_cluster_in_one_write_and_that_is_told_and_co
     };
     assert_eq!(spec["clusters"], json!([{"name": "m2", "replicas": 2}]));
     assert_eq!(spec["gracefulEvictionTasks"][0]["fromCluster"], "m1");
+    let annotations = &stand.api.binding("web-deployment")["metadata"]["annotations"];
+    assert_eq!(annotations[DESELECTED], "m9", "m2 is chosen again");
     let told = stand.api.told().await;
     for about in ["m1", "web-deployment", "web"] {
         let evicted = (about.to_owned(), "Evicted".to_owned());
