@@ -27,6 +27,18 @@ pub fn is_task(resource: &ObjectReference) -> bool {
     is_job(resource) || kind == ("v1", "Pod")
 }
 
+/// Returns whether the status of a resource says that it is a Job or a bare Pod and has completed.
+pub fn says_completed(resource: &ObjectReference, status: &Value) -> bool {
+    if is_job(resource) {
+        is_complete(status)
+    } else {
+        // A kubelet says so of any pod that ends well because it is deleted.
+        is_task(resource)
+            && status["phase"] == "Succeeded"
+            && status[COMPLETED_MANIFEST].is_string()
+    }
+}
+
 /// Returns whether a cluster reports that the resource is a Job or a bare Pod and has completed
 /// there.
 pub fn has_completed(
@@ -34,15 +46,7 @@ pub fn has_completed(
     reports: &[AggregatedStatusItem],
     cluster: &str,
 ) -> bool {
-    let has_ended = |status: &Value| {
-        if is_job(resource) {
-            is_complete(status)
-        } else {
-            // A kubelet says so of any pod that ends well because it is deleted.
-            status["phase"] == "Succeeded" && status[COMPLETED_MANIFEST].is_string()
-        }
-    };
-    is_task(resource) && reports_any(reports, cluster, has_ended)
+    reports_any(reports, cluster, |status| says_completed(resource, status))
 }
 
 /// Returns whether a cluster reports that the resource has completed there, as [`has_completed`]

@@ -7,13 +7,12 @@ use muster_shared::api::binding::{
     AggregatedStatusItem, ObjectReference, ResourceBindingStatus, ResourceHealth,
 };
 use muster_shared::conditions;
-use muster_shared::k8s::Condition;
+use muster_shared::k8s::{Condition, RawExtension};
 use muster_shared::names::condition;
 use muster_shared::work_status;
 use serde_json::{Map, Value, json};
 
-use crate::fleet::completion::is_job;
-use crate::fleet::job_status::is_complete;
+use crate::fleet::completion::says_completed;
 use crate::fleet::works::{CachedWork, cluster_of, means};
 
 const SUCCESS: (&str, &str) = (
@@ -105,12 +104,13 @@ fn item(cluster: &str, work: &CachedWork, resource: &ObjectReference) -> Aggrega
         let message = applied
             .map(|applied| applied.message.clone())
             .filter(|message| !message.is_empty());
-        // That a Job has completed stays true, whatever became of a later write.
+        // That a Job or a bare Pod has completed stays true, whatever became of a later write.
+        let says = |status: &RawExtension| says_completed(resource, &status.0);
         let completed = status
             .manifest_statuses
             .into_iter()
-            .filter(|reported| is_job(resource) && means(&reported.identifier, resource))
-            .find_map(|reported| reported.status.filter(|status| is_complete(&status.0)));
+            .filter(|reported| means(&reported.identifier, resource))
+            .find_map(|reported| reported.status.filter(says));
         return AggregatedStatusItem {
             applied_message: message,
             status: completed.filter(|status| work_status::check(&status.0).is_ok()),
@@ -203,6 +203,8 @@ pub fn patch(
 
 #[cfg(test)]
 mod tests {
+    use muster_shared::work_status::COMPLETED_MANIFEST;
+
     use super::*;
 
     fn resource() -> ObjectReference {
@@ -234,25 +236,36 @@ mod tests {
     }
 
     #[test]
-    fn a_job_has_completed_also_where_a_later_write_failed() {
-        let job: ObjectReference = serde_json::from_value(
-            json!({ "apiVersion": "batch/v1", "kind": "Job", "namespace": "default", "name": "sum" }),
-        )
-        .unwrap();
-        for (condition, expected) in [("Complete", true), ("Suspended", false)] {
-            let status = json!({ "conditions": [{ "type": condition, "status": "True" }] });
+    fn a_task_has_completed_also_where_a_later_write_failed() {
+        let job =
+            |condition: &str| json!({ "conditions": [{ "type": condition, "status": "True" }] });
+        let pod = |phase: &str, of: Value| json!({ "phase": phase, COMPLETED_MANIFEST: of });
+        for (group, kind, status, expected) in [
+            ("batch", "Job", job("Complete"), true),
+            ("batch", "Job", job("Suspended"), false),
+            ("", "Pod", pod("Succeeded", json!("a/1")), true),
+            // It was stopped, and has not run to its end.
+            ("", "Pod", pod("Succeeded", Value::Null), false),
+            ("", "Pod", pod("Running", Value::Null), false),
+        ] {
+            let api_version = format!("{group}/v1");
+            let task = json!({
+                "apiVersion": api_version.trim_start_matches('/'), "kind": kind,
+                "namespace": "default", "name": "sum",
+            });
+            let task: ObjectReference = serde_json::from_value(task).unwrap();
             let reported = json!([{
-                "identifier": { "ordinal": 0, "group": "batch", "version": "v1", "kind": "Job", "namespace": "default", "name": "sum" },
+                "identifier": { "ordinal": 0, "group": group, "version": "v1", "kind": kind, "namespace": "default", "name": "sum" },
                 "status": status, "health": "Healthy",
             }]);
             let works = [work(
                 "m1",
                 &json!({ "conditions": applied("False", "immutable"), "manifestStatuses": reported }),
             )];
-            let found = items(&works, &job, Vec::new());
+            let found = items(&works, &task, Vec::new());
             assert!(!found[0].applied);
             assert_eq!(found[0].health, Some(ResourceHealth::Unknown));
-            assert_eq!(found[0].status.is_some(), expected, "{condition}");
+            assert_eq!(found[0].status.is_some(), expected, "{kind}: {status}");
         }
     }
 
