@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use muster_shared::api::policy::{
     ClusterAffinity, Placement, PriorityClassSource, PropagationSpec, PurgeMode, ResourceSelector,
+    StatePreservation,
 };
 use muster_shared::names::is_cluster_name;
 
@@ -66,6 +67,14 @@ pub fn written(spec: &PropagationSpec, namespace: Option<&str>, scope: &Scope) -
                     propagated";
         add("UnknownPriorityClass", note.to_owned());
     }
+    for (part, mode, state) in preservations(spec) {
+        if !state.rules.is_empty() && !hands_state_on(mode, spec) {
+            let note = format!(
+                "spec.failover.{part}.statePreservation: no new copy is given the old one's state unless purgeMode is Directly"
+            );
+            add("StatePreservationUnused", note);
+        }
+    }
     for place in places(spec, namespace) {
         if !scope.admits_namespace(place) {
             let note = format!(
@@ -108,6 +117,36 @@ pub fn written(spec: &PropagationSpec, namespace: Option<&str>, scope: &Scope) -
     bounded(found)
 }
 
+/// Returns the parts of a policy's failover that preserve state, each with its name and purge mode.
+fn preservations(
+    spec: &PropagationSpec,
+) -> impl Iterator<Item = (&'static str, Option<&PurgeMode>, &StatePreservation)> {
+    let (application, cluster) = (spec.application_failover(), spec.cluster_failover());
+    let application = application.and_then(|it| {
+        let state = it.state_preservation.as_ref()?;
+        Some(("application", it.purge_mode.as_ref(), state))
+    });
+    let cluster = cluster.and_then(|it| {
+        let state = it.state_preservation.as_ref()?;
+        Some(("cluster", it.purge_mode.as_ref(), state))
+    });
+    application.into_iter().chain(cluster)
+}
+
+/// Returns whether a new copy is given the state of the old one: where that goes first, as purge
+/// mode Directly says, or where two copies must not run.
+fn hands_state_on(mode: Option<&PurgeMode>, spec: &PropagationSpec) -> bool {
+    let cluster = spec.cluster_failover();
+    let is_fenced = cluster.is_some_and(|it| it.fencing.is_some());
+    let data = spec.data_replication.as_ref();
+    let runs_alone = is_fenced || data.is_some_and(|it| !it.roles.is_empty());
+    match mode.map(PurgeMode::canonical) {
+        Some(PurgeMode::Directly) => true,
+        Some(PurgeMode::Never) => false,
+        _ => runs_alone,
+    }
+}
+
 /// Returns the namespaces that a policy names: its own, or those of its selectors.
 fn places<'a>(spec: &'a PropagationSpec, namespace: Option<&'a str>) -> BTreeSet<&'a str> {
     if let Some(own) = namespace {
@@ -146,12 +185,8 @@ pub fn switched_off(spec: &PropagationSpec, settings: &Settings) -> Vec<Finding>
         let note = "spec.failover.application.purgeMode: Gracefully needs the feature gate GracefulEviction, which is off, so an application that fails stays where it is";
         add("GracefulEvictionDisabled", note);
     }
-    let of_application = application.and_then(|it| it.state_preservation.as_ref());
-    let of_cluster = cluster.and_then(|it| it.state_preservation.as_ref());
-    for (part, state) in [("application", of_application), ("cluster", of_cluster)] {
-        if state.is_some_and(|state| !state.rules.is_empty())
-            && !settings.gate(&STATEFUL_FAILOVER_INJECTION)
-        {
+    for (part, _, state) in preservations(spec) {
+        if !state.rules.is_empty() && !settings.gate(&STATEFUL_FAILOVER_INJECTION) {
             let note = format!(
                 "spec.failover.{part}.statePreservation: the feature gate StatefulFailoverInjection is off, so a new copy gets none of the old one's state"
             );

@@ -23,6 +23,13 @@ fn reasons(found: &[Finding]) -> Vec<&'static str> {
 fn what_can_never_work_is_found_without_a_look_at_the_fleet() {
     let web = || selecting("apps/v1", "Deployment", "web");
     let scope = Scope::new("batch", &[]).unwrap();
+    let preserving = |mode: &str, fenced_after: Option<u32>| {
+        let fencing = fenced_after.map(|it| json!({ "afterSeconds": it }));
+        let state = json!({ "rules": [{ "aliasLabelName": "job", "jsonPath": "{.id}" }] });
+        let cluster = json!({ "purgeMode": mode, "fencing": fencing, "statePreservation": state });
+        with(web(), "failover", json!({ "cluster": cluster }))
+    };
+    let unused = &["StatePreservationUnused"][..];
     for (what, of, expected) in [
         ("a sound one", web(), &[][..]),
         (
@@ -58,6 +65,26 @@ fn what_can_never_work_is_found_without_a_look_at_the_fleet() {
             "another namespace",
             json!({ "resourceSelectors": [{ "apiVersion": "v1", "kind": "Secret", "namespace": "other" }] }),
             &["NothingSelected"],
+        ),
+        (
+            "a state that is lost",
+            preserving("Gracefully", None),
+            unused,
+        ),
+        (
+            "one of a copy that stays",
+            preserving("Never", None),
+            unused,
+        ),
+        (
+            "one that is handed on",
+            preserving("Immediately", None),
+            &[],
+        ),
+        (
+            "one of a fenced copy",
+            preserving("Graciously", Some(60)),
+            &[],
         ),
     ] {
         let found = written(&spec(of), Some("shop"), &scope);
