@@ -6,7 +6,7 @@ use muster_shared::names::annotation::DESELECTED;
 use muster_shared::names::label::PROPAGATION_POLICY_ID;
 use serde_json::{Value, json};
 
-use super::replacing_tests::apply;
+use super::replacing_tests::{apply, to};
 use super::start;
 use crate::fleet::template::Kind;
 use crate::fleet::testing::{Stand, binding, claimed, cluster, pass, policy, refusal, work};
@@ -239,6 +239,27 @@ async fn an_old_copy_that_is_kept_is_left_alone_once_its_dispatching_is_suspende
         let writes = written(&stand, "web").len();
         assert_eq!(writes, usize::from(!expected.is_null()), "{suspension}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_whose_updates_wait_for_a_fence_is_suspended_all_the_same() {
+    let mut binding = to(&["m1"], 1);
+    binding["spec"]["failover"] = json!({"cluster": {"fencing": {"afterSeconds": 60}}});
+    binding["spec"]["suspension"] = json!({"dispatchingOnClusters": {"clusterNames": ["m1"]}});
+    // A person keeps a copy from before the policy asked for fencing.
+    binding["spec"]["gracefulEvictionTasks"] = json!([{
+        "fromCluster": "m2", "purgeMode": "Never", "suppressDeletion": true,
+        "reason": "r", "producer": "p",
+    }]);
+    let [mut work, old] = ["m1", "m2"].map(|it| work_of(&binding, it));
+    let name = muster_shared::names::work("Deployment", "web", "shop");
+    work["metadata"]["name"] = json!(name);
+    let clusters = ["m1", "m2"].map(cluster);
+    let mut stand = bound(clusters, deployment(2), binding, [work, old]);
+    stand.follow().await;
+    pass(10).await;
+    let work = stand.api.object("works", "karmada-es-m1", &name).unwrap();
+    assert_eq!(work["spec"]["suspendDispatching"], json!(true));
 }
 
 #[tokio::test(start_paused = true)]

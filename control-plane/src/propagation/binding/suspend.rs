@@ -1,6 +1,6 @@
 //! Suspends dispatching to Works that stay and are not rendered: an old copy that is kept or waits
-//! for another one, and a copy for which no Work can be made now, because of an override policy for
-//! example. Whoever suspends dispatching to a cluster works on the copy there by hand.
+//! for another one, and a copy for which no Work can be made now, because of an override policy or
+//! a fence for example. Whoever suspends dispatching to a cluster works on the copy there by hand.
 //!
 //! Nothing is resumed here: what such a Work says may be what dispatching was suspended for.
 
@@ -16,6 +16,7 @@ use super::plan::{Plan, Wanted, is_rendered};
 use super::write::lead;
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
+use crate::fleet::fencing;
 use crate::fleet::works::{CachedWork, cluster_of};
 use crate::fleet::write::{Written, merge};
 
@@ -37,10 +38,11 @@ pub(super) async fn suspend_others(
             continue;
         }
         let is_going = plan.removes(work) || fleet.deleted_works.is_to_go(work);
-        // A Work that is about to be written is written as it has to be.
+        // A Work that is about to be written is written as it has to be. An old copy that has to go
+        // first, or a fence, may keep it from that for long.
         let name = work.metadata.name.as_ref();
-        let is_written =
-            plan.hold.is_none() && is_rendered(&plan.make, cluster, |it| Some(&it.name) == name);
+        let is_held = plan.hold.is_some() || fencing::asked(wanted.spec).is_some();
+        let is_written = !is_held && is_rendered(&plan.make, cluster, |it| Some(&it.name) == name);
         if !is_going && !is_written {
             next = next.sooner(suspend(fleet, client, work).await?);
         }
