@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use muster_shared::api::policy::{
-    ClusterAffinity, Placement, PriorityClassSource, PropagationSpec, PurgeMode, ResourceSelector,
-    StatePreservation,
+    ClusterAffinity, Placement, PreemptionBehavior, PriorityClassSource, PropagationSpec,
+    PurgeMode, ResourceSelector, StatePreservation,
 };
 use muster_shared::names::is_cluster_name;
 
@@ -16,7 +16,8 @@ use crate::fleet::template::Kind;
 use crate::fleet::template_event::KindState;
 use crate::scheduler::core::affinity::affinities_of;
 use crate::settings::{
-    FAILOVER, GRACEFUL_EVICTION, PROPAGATE_DEPS, STATEFUL_FAILOVER_INJECTION, Settings,
+    FAILOVER, GRACEFUL_EVICTION, PRIORITY_BASED_SCHEDULING, PROPAGATE_DEPS,
+    PROPAGATION_POLICY_PREEMPTION, STATEFUL_FAILOVER_INJECTION, Settings,
 };
 
 /// Findings of one policy that are told; of the others the number is.
@@ -169,6 +170,15 @@ pub fn switched_off(spec: &PropagationSpec, settings: &Settings) -> Vec<Finding>
     if cluster.is_some() && !settings.gate(&FAILOVER) {
         let note = "spec.failover.cluster: the feature gate Failover is off, so no taint of a cluster moves anything";
         add("FailoverOff", note);
+    }
+    let preempts = spec.preemption == Some(PreemptionBehavior::Always);
+    if preempts && !settings.gate(&PROPAGATION_POLICY_PREEMPTION) {
+        let note = "spec.preemption: the feature gate PropagationPolicyPreemption is off, so this policy takes nothing over from others";
+        add("PreemptionOff", note);
+    }
+    if spec.schedule_priority.is_some() && !settings.gate(&PRIORITY_BASED_SCHEDULING) {
+        let note = "spec.schedulePriority: the feature gate PriorityBasedScheduling is off, so what this policy places has no priority";
+        add("PriorityOff", note);
     }
     if spec.propagate_deps && !settings.gate(&PROPAGATE_DEPS) {
         let note = "spec.propagateDeps: the feature gate PropagateDeps is off, so what a workload needs does not go with it";

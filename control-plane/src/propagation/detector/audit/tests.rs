@@ -312,6 +312,29 @@ fn failover_that_a_gate_switches_off_is_told_on_the_policy() {
 }
 
 #[test]
+fn preemption_and_priorities_that_a_gate_switches_off_are_told_on_the_policy() {
+    let class = json!({ "priorityClassSource": "KubePriorityClass", "priorityClassName": "high" });
+    let off = "PropagationPolicyPreemption=false,PriorityBasedScheduling=false";
+    let on = "PropagationPolicyPreemption=true,PriorityBasedScheduling=true";
+    for (field, value, gates, expected) in [
+        ("preemption", json!("Always"), off, &["PreemptionOff"][..]),
+        ("preemption", json!("Always"), on, &[]),
+        ("preemption", json!("Never"), off, &[]),
+        ("schedulePriority", class.clone(), off, &["PriorityOff"]),
+        ("schedulePriority", class, on, &[]),
+    ] {
+        let web = selecting("apps/v1", "Deployment", "web");
+        let spec = spec(with(web, field, value.clone()));
+        let settings = Settings {
+            feature_gates: gates.parse().unwrap(),
+            ..Settings::default()
+        };
+        let found = switched_off(&spec, &settings);
+        assert_eq!(reasons(&found), expected, "{field}: {value} with {gates}");
+    }
+}
+
+#[test]
 fn dependencies_that_a_gate_keeps_at_home_are_told_on_the_policy() {
     let application = json!({ "application": { "decisionConditions": {} } });
     for (propagate_deps, failover, gates, expected) in [
