@@ -15,6 +15,7 @@ use crate::fleet::selection::given;
 use crate::fleet::template::Kind;
 use crate::fleet::template_event::KindState;
 use crate::scheduler::core::affinity::affinities_of;
+use crate::scheduler::core::divide::Strategy;
 use crate::settings::{
     FAILOVER, GRACEFUL_EVICTION, PRIORITY_BASED_SCHEDULING, PROPAGATE_DEPS,
     PROPAGATION_POLICY_PREEMPTION, STATEFUL_FAILOVER_INJECTION, Settings,
@@ -75,6 +76,11 @@ pub fn written(spec: &PropagationSpec, namespace: Option<&str>, scope: &Scope) -
             );
             add("StatePreservationUnused", note);
         }
+    }
+    let placement = &spec.placement;
+    if !placement.spread_constraints.is_empty() && Strategy::ignores_spread(placement) {
+        let note = "spec.placement.spreadConstraints: have no effect, since static weights divide the replicas, as they do without a weightPreference: dynamicWeight and Aggregated keep to constraints";
+        add("SpreadIgnored", note.to_owned());
     }
     for place in places(spec, namespace) {
         if !scope.admits_namespace(place) {

@@ -29,6 +29,16 @@ fn what_can_never_work_is_found_without_a_look_at_the_fleet() {
         let cluster = json!({ "purgeMode": mode, "fencing": fencing, "statePreservation": state });
         with(web(), "failover", json!({ "cluster": cluster }))
     };
+    let spreading = |preference: &str, weights: Value| {
+        let one = json!({ "spreadByField": "cluster", "maxGroups": 1 });
+        let division = json!({
+            "replicaSchedulingType": "Divided", "replicaDivisionPreference": preference,
+            "weightPreference": weights,
+        });
+        let placement = json!({ "spreadConstraints": [one], "replicaScheduling": division });
+        with(web(), "placement", placement)
+    };
+    let dynamic = json!({ "dynamicWeight": "AvailableReplicas" });
     let unused = &["StatePreservationUnused"][..];
     for (what, of, expected) in [
         ("a sound one", web(), &[][..]),
@@ -65,6 +75,21 @@ fn what_can_never_work_is_found_without_a_look_at_the_fleet() {
             "another namespace",
             json!({ "resourceSelectors": [{ "apiVersion": "v1", "kind": "Secret", "namespace": "other" }] }),
             &["NothingSelected"],
+        ),
+        (
+            "constraints beside weights",
+            spreading("Weighted", Value::Null),
+            &["SpreadIgnored"],
+        ),
+        (
+            "constraints beside room",
+            spreading("Weighted", dynamic),
+            &[],
+        ),
+        (
+            "constraints of few clusters",
+            spreading("Aggregated", Value::Null),
+            &[],
         ),
         (
             "a state that is lost",
