@@ -6,7 +6,7 @@ use std::fmt;
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 use muster_shared::api::any_binding::AnyBinding;
-use muster_shared::api::binding::ResourceBindingSpec;
+use muster_shared::api::binding::{ResourceBindingSpec, TargetCluster};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::failback::{Failback, FailbackWindow};
 use muster_shared::clock::later;
@@ -130,7 +130,8 @@ pub fn is_due(spec: &ResourceBindingSpec, rule: &Rule, home: &Home<'_>, now: Tim
     // Whoever asks for a longer time of health gets it.
     let longest = LONGEST_AWAY.max(rule.after.saturating_add(LONGEST_AWAY));
     let is_forgotten = home.left.saturating_add(longest).is_ok_and(|end| end < now);
-    if is_forgotten || home.is_gone || was_placed_anew && spec.target(home.name).is_some() {
+    let is_home = || share(spec, &spec.clusters, home.name).is_some();
+    if is_forgotten || home.is_gone || was_placed_anew && is_home() {
         return Verdict::Over;
     }
     let Some(cluster) = home.cluster else {
@@ -175,7 +176,8 @@ pub fn course<'a>(
     waits: &[String],
 ) -> Course<'a> {
     let Some(decision) = decision else {
-        let there = due.keys().filter(|it| spec.target(it).is_some());
+        let there = due.keys();
+        let there = there.filter(|it| share(spec, &spec.clusters, it).is_some());
         let there: Vec<String> = there.cloned().collect();
         return if there.is_empty() {
             Course::Stays
@@ -183,11 +185,8 @@ pub fn course<'a>(
             Course::IsHome(there)
         };
     };
-    let gains = |name: &str| {
-        let mut after = decision.clusters.iter();
-        let after = after.find(|it| it.name == name).map(|it| it.replicas);
-        after > spec.target(name).map(|it| it.replicas)
-    };
+    let gains =
+        |name: &str| share(spec, &decision.clusters, name) > share(spec, &spec.clusters, name);
     let brought: Vec<&str> = due
         .keys()
         .map(String::as_str)
@@ -198,6 +197,14 @@ pub fn course<'a>(
         return Course::Stays;
     }
     Course::Returns(brought)
+}
+
+/// Returns the replicas that a cluster has of a workload; `None` if it has none of it, as where its
+/// share is zero (`--enable-empty-workload-propagation`). What is not counted has 0 wherever it is.
+fn share(spec: &ResourceBindingSpec, clusters: &[TargetCluster], name: &str) -> Option<i32> {
+    let target = clusters.iter().find(|it| it.name == name)?;
+    let has_some = target.replicas > 0 || !spec.has_own_replicas();
+    has_some.then_some(target.replicas)
 }
 
 /// Returns why workloads do not return to a cluster now; `None` if it is healthy.

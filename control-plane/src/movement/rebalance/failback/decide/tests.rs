@@ -308,6 +308,7 @@ fn taken<'a>(
 ) -> Course<'a> {
     let spec = ResourceBindingSpec {
         clusters: targets(before),
+        replicas: before.iter().map(|it| it.1).sum(),
         ..spec("away", None)
     };
     let after = after.map(|it| Decision {
@@ -326,7 +327,7 @@ fn a_placement_brings_a_workload_home_if_it_has_more_there_than_before() {
         (&[][..], &[][..]),
         (&[("m1", 1), ("m2", 2), ("away", 1)], &[]),
         (&[("m1", 2), ("m2", 1), ("away", 9)], &["m1"]),
-        (&[("m4", 0)], &["m4"]),
+        (&[("m4", 0)], &[]),
         (&[("m4", 5), ("m3", 3), ("m2", 2)], &["m3", "m4"]),
     ] {
         let expected = match expected {
@@ -357,6 +358,28 @@ fn a_return_brings_nothing_to_a_home_that_still_waits_and_ends_once_nothing_woul
         // Otherwise it would be placed in thought every minute, for ever.
         ("at home already", to_a, None, &["b"], is_home()),
         ("away for good", away, None, &[], Course::Stays),
+        // A share of zero is no home, but for what is not counted.
+        (
+            "nothing",
+            away,
+            Some(&[("a", 0), ("away", 4)]),
+            &[],
+            Course::Stays,
+        ),
+        (
+            "no share",
+            &[("a", 0), ("away", 4)],
+            None,
+            &[],
+            Course::Stays,
+        ),
+        (
+            "no count",
+            &[("away", 0)],
+            Some(&[("a", 0)]),
+            &[],
+            returns(),
+        ),
     ] {
         let found = taken(before, after, &due, waits);
         assert_eq!(found, expected, "{what}");
