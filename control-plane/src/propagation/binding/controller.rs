@@ -444,7 +444,8 @@ async fn carry_out(
     if wanted.spec.is_preserved_on_deletion() {
         let staying = plan.remove.iter().filter(|it| it.stays);
         let members = staying.filter_map(|it| it.work.metadata.namespace.as_deref());
-        namespaces::keep(fleet, &wanted.origin.key, members).await?;
+        let resource = Some(&wanted.spec.resource);
+        namespaces::keep(fleet, &wanted.origin.key, resource, members).await?;
     }
     let doomed = plan
         .remove
@@ -533,15 +534,15 @@ async fn finish(
         let stays = removal::stays(Role::of(&spec.resource), reason, preserves);
         if preserves {
             let members = works.iter().map(|work| work.namespace.as_str());
-            namespaces::keep(fleet, key, members).await?;
+            namespaces::keep(fleet, key, Some(&spec.resource), members).await?;
         }
-        let is_namespace = spec.resource.api_version == "v1" && spec.resource.kind == "Namespace";
+        let is_container = Role::of(&spec.resource) == Role::Container;
         let doomed = works.into_iter().map(|work| async {
             // A workload that stayed in the member may need the object.
             let known = fleet.works.get(Some(&work.namespace), &work.name);
             let stays = stays
                 || known.is_some_and(|it| namespaces::holds(&it))
-                || is_namespace && namespaces::held(fleet, &work.namespace, &work.name).await?;
+                || is_container && namespaces::held(fleet, &work.namespace, &work.name).await?;
             Ok::<_, Error>((work, stays))
         });
         let doomed = try_join_all(doomed).await?;

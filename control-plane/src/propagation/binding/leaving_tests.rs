@@ -409,6 +409,57 @@ async fn a_namespace_that_a_policy_propagates_stays_where_another_policy_preserv
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_definition_stays_in_a_member_in_which_an_object_of_its_kind_is_preserved() {
+    let (policy, mut binding) = preserving();
+    binding["spec"]["resource"]["apiVersion"] = json!("example.com/v1");
+    binding["spec"]["resource"]["kind"] = json!("Widget");
+    binding["spec"]["clusters"] = json!([{"name": "m1"}]);
+    let deleted = binding["metadata"]["deletionTimestamp"].take();
+    let mut work = work_of(&binding, "m1");
+    work["metadata"]["labels"] = binding["metadata"]["labels"].clone();
+    let definition = |plural: &str, kind: &str| {
+        let name = format!("{plural}.example.com");
+        let of = json!({"group": "example.com", "names": {"plural": plural, "kind": kind}});
+        let lies_in = "karmada-es-m1";
+        let work = muster_shared::names::work("CustomResourceDefinition", &name, "");
+        let definition = json!({"metadata": {"name": name}, "spec": of});
+        let around = json!({
+            "metadata": {"namespace": lies_in, "name": work},
+            "spec": {"workload": {"manifests": []}, "preserveResourcesOnDeletion": false},
+        });
+        (work, definition, around)
+    };
+    let of_widgets = definition("widgets", "Widget");
+    let of_others = definition("others", "Other");
+    let mut stand = Stand::new([
+        ("clusters", cluster("m1")),
+        ("customresourcedefinitions", of_widgets.1),
+        ("customresourcedefinitions", of_others.1),
+        ("propagationpolicies", policy),
+        ("resourcebindings", binding.clone()),
+        ("works", work),
+        ("works", of_widgets.2),
+        ("works", of_others.2),
+    ]);
+    let (version, kind) = ("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+    let path = format!("/apis/{version}");
+    let plural = "customresourcedefinitions";
+    stand.api.serve(&path, version, plural, kind);
+    start(&stand.fleet, &mut stand.tasks);
+    stand.fleet.templates.name(&Kind::new(version, kind));
+    stand.follow().await;
+    pass(60).await;
+    binding["metadata"]["deletionTimestamp"] = deleted;
+    stand.api.put("resourcebindings", binding);
+    pass(60).await;
+    for (work, expected) in [(of_widgets.0, true), (of_others.0, false)] {
+        let held = stand.api.object("works", "karmada-es-m1", &work).unwrap();
+        let says = &held["spec"]["preserveResourcesOnDeletion"];
+        assert_eq!(*says, json!(expected), "{work}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_a_deleted_policy_placed_stays_together_for_a_process_that_started_since() {
     let mut service = moved("service", "v1", "Service");
     let mut workload = moved("workload", "apps/v1", "Deployment");

@@ -5,7 +5,8 @@
 //! `pkg/controllers/namespace`).
 //!
 //! A namespace stays in a member in which `preserveResourcesOnDeletion` keeps something that lies
-//! in it: whoever deletes the namespace in the fleet would delete that, too. What has been kept may
+//! in it: whoever deletes the namespace in the fleet would delete that, too. So does the definition
+//! of a custom resource. What has been kept may
 //! be there although its binding is gone, so that the Work says so for as long as it exists,
 //! whether the namespace goes there by itself or by a policy.
 
@@ -18,6 +19,7 @@ use kube::api::{Api, PostParams};
 use kube::{Resource, ResourceExt};
 use muster_interpreter::prune;
 use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::api::binding::ObjectReference;
 use muster_shared::api::work::Work;
 use muster_shared::client::{Head, is_conflict, is_gone};
 use muster_shared::controller::Controller;
@@ -25,6 +27,7 @@ use muster_shared::names::{self, annotation, label};
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::Change;
+use muster_shared::watch::outline::Outline;
 use serde_json::json;
 
 use super::compare;
@@ -36,6 +39,7 @@ use crate::fleet::binding_index::Trait;
 use crate::fleet::labelled::Labelled as _;
 use crate::fleet::memory::Backoff;
 use crate::fleet::scope::Scope;
+use crate::fleet::template::{Kind, Template};
 use crate::fleet::works::{CachedWork, binding_of, owner_id};
 use crate::fleet::write::merge;
 
@@ -151,8 +155,9 @@ pub(super) fn holds(work: &CachedWork) -> bool {
     work.metadata.annotation(HOLDS).is_some()
 }
 
-/// Returns whether something is preserved in the namespace of a Work, as the API has it: what is
-/// deleted with a namespace goes just before it, and a cache may not show what that left behind.
+/// Returns whether something is preserved that needs the namespace or the definition of a Work, as
+/// the API has it: what is deleted with either goes just before it, and a cache may not show what
+/// that left behind.
 pub(super) async fn held(fleet: &Fleet, lies_in: &str, name: &str) -> Result<bool, ApiError> {
     let api: Api<Head<Work>> = Api::namespaced(fleet.client.clone(), lies_in);
     let found = Head::get_opt(&api, name).await;
@@ -160,17 +165,42 @@ pub(super) async fn held(fleet: &Fleet, lies_in: &str, name: &str) -> Result<boo
     Ok(found.is_some_and(|work| work.annotations().contains_key(HOLDS)))
 }
 
-/// Has the namespace of a binding stay in the members of these execution namespaces. Call it before
-/// the binding, or one of its Works, is let go of: what is preserved lies in that namespace.
+/// Has the namespace of a binding stay in the members of these execution namespaces, and the
+/// definition of its resource, if that is known and a custom one. Call it before the binding, or
+/// one of its Works, is let go of: what is preserved would go with either.
 pub(super) async fn keep(
     fleet: &Fleet,
     key: &BindingKey,
-    members: impl Iterator<Item = &str>,
+    resource: Option<&ObjectReference>,
+    members: impl Iterator<Item = &str> + Clone,
 ) -> Result<(), ApiError> {
-    let Some(namespace) = &key.namespace else {
-        return Ok(());
+    if let Some(namespace) = &key.namespace {
+        let work = names::work("Namespace", namespace, "");
+        keep_objects(fleet, &work, members.clone()).await?;
+    }
+    if let Some(definition) = resource.and_then(|it| definition_of(fleet, it)) {
+        let work = names::work(DEFINITION, &definition, "");
+        keep_objects(fleet, &work, members).await?;
+    }
+    Ok(())
+}
+
+/// Kind of the definitions of custom resources.
+const DEFINITION: &str = "CustomResourceDefinition";
+
+/// Returns the name of the definition of a custom resource, if the fleet propagates definitions and
+/// has this one.
+fn definition_of(fleet: &Fleet, resource: &ObjectReference) -> Option<String> {
+    let (group, _) = resource.api_version.rsplit_once('/')?;
+    let suffix = format!(".{group}");
+    let kind = Kind::new("apiextensions.k8s.io/v1", DEFINITION);
+    let is_of_group = |it: Outline<'_>| it.name.ends_with(&suffix);
+    let mut all = fleet.templates.select(&kind, None, is_of_group)?;
+    let defines = |it: &Arc<Template>| {
+        let object = it.object(&kind);
+        object["spec"]["names"]["kind"].as_str() == Some(&*resource.kind)
     };
-    keep_objects(fleet, &names::work("Namespace", namespace, ""), members).await
+    all.find(defines)?.metadata().name.clone()
 }
 
 /// Has the objects of the Works of a name stay in the members of these execution namespaces, when
