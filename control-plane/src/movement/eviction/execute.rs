@@ -131,6 +131,9 @@ pub async fn carry_out(
     let written = merge(&api, &key.name, &plan.patch).await;
     paid.settle(&written);
     let binding = written.map_err(|error| not_written(&error))?;
+    if let Some(note) = lost_state(&binding.spec) {
+        fleet.warn(&binding, "StateNotHandedOn", note);
+    }
     if let Some(name) = plan.affinity_name {
         // Where it is lost, the scheduler comes to the same group by itself.
         let status = json!({"status": {"schedulerObservingAffinityName": name}});
@@ -141,9 +144,76 @@ pub async fn carry_out(
     Ok(binding)
 }
 
+/// Returns what to say of a state that a move has preserved for a new copy and that this one is not
+/// given, since the workload has other targets, too (as in Karmada).
+fn lost_state(spec: &ResourceBindingSpec) -> Option<String> {
+    if spec.clusters.len() < 2 {
+        return None;
+    }
+    let is_meant = |target: &&TargetCluster| {
+        let state = spec.state_given(&target.name);
+        state.is_some_and(|it| !it.is_empty())
+    };
+    let meant = spec.clusters.iter().find(is_meant)?;
+    Some(format!(
+        "the new copy in {} gets none of the old one's state: statePreservation hands it on only where a workload has one target",
+        meant.name
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_state_that_one_of_several_targets_would_need_is_told_to_be_lost() {
+        for (what, targets, state, mode, expected) in [
+            (
+                "one target",
+                &["m3"][..],
+                json!({"job": "7"}),
+                "Directly",
+                false,
+            ),
+            (
+                "two",
+                &["m2", "m3"],
+                json!({"job": "7"}),
+                "Immediately",
+                true,
+            ),
+            (
+                "none of them new",
+                &["m1", "m2"],
+                json!({"job": "7"}),
+                "Directly",
+                false,
+            ),
+            ("no state", &["m2", "m3"], json!({}), "Directly", false),
+            (
+                "no state for a new one",
+                &["m2", "m3"],
+                json!({"job": "7"}),
+                "Gracefully",
+                false,
+            ),
+        ] {
+            let targets = targets
+                .iter()
+                .map(|it| json!({ "name": it, "replicas": 1 }));
+            let spec: ResourceBindingSpec = serde_json::from_value(json!({
+                "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+                "clusters": targets.collect::<Vec<_>>(),
+                "gracefulEvictionTasks": [{
+                    "fromCluster": "m1", "purgeMode": mode, "reason": "r", "producer": "p",
+                    "preservedLabelState": state, "clustersBeforeFailover": ["m1", "m2"],
+                }],
+            }))
+            .unwrap();
+            let note = lost_state(&spec);
+            assert_eq!(note.is_some(), expected, "{what}: {note:?}");
+        }
+    }
 
     #[test]
     fn whoever_goes_to_another_group_leaves_more_than_one_cluster() {
