@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use muster_shared::api::failback::FailbackMode;
 use muster_shared::api::policy::{
     ClusterAffinity, Placement, PreemptionBehavior, PriorityClassSource, PropagationSpec,
     PurgeMode, ResourceSelector, StatePreservation,
@@ -18,7 +19,7 @@ use crate::scheduler::core::affinity::affinities_of;
 use crate::scheduler::core::divide::Strategy;
 use crate::settings::{
     FAILOVER, GRACEFUL_EVICTION, PRIORITY_BASED_SCHEDULING, PROPAGATE_DEPS,
-    PROPAGATION_POLICY_PREEMPTION, STATEFUL_FAILOVER_INJECTION, Settings,
+    PROPAGATION_POLICY_PREEMPTION, STATEFUL_FAILOVER_INJECTION, Settings, names_scheduler,
 };
 
 /// Findings of one policy that are told; of the others the number is.
@@ -165,7 +166,7 @@ fn places<'a>(spec: &'a PropagationSpec, namespace: Option<&'a str>) -> BTreeSet
 }
 
 /// Findings about parts of a policy, of its failover above all, that have no effect, because a
-/// feature gate is off.
+/// feature gate is off or another scheduler places its workloads.
 pub fn switched_off(spec: &PropagationSpec, settings: &Settings) -> Vec<Finding> {
     let (application, cluster) = (spec.application_failover(), spec.cluster_failover());
     let mut found = Vec::new();
@@ -176,6 +177,13 @@ pub fn switched_off(spec: &PropagationSpec, settings: &Settings) -> Vec<Finding>
     if cluster.is_some() && !settings.gate(&FAILOVER) {
         let note = "spec.failover.cluster: the feature gate Failover is off, so no taint of a cluster moves anything";
         add("FailoverOff", note);
+    }
+    let failback = cluster.and_then(|it| it.failback.as_ref());
+    if failback.is_some_and(|it| it.mode == FailbackMode::WhenHealthy)
+        && !names_scheduler(spec.scheduler_name.as_deref(), &settings.scheduler_name)
+    {
+        let note = "spec.failover.cluster.failback: another scheduler places these workloads (spec.schedulerName), so nothing brings them back";
+        add("FailbackOff", note);
     }
     let preempts = spec.preemption == Some(PreemptionBehavior::Always);
     if preempts && !settings.gate(&PROPAGATION_POLICY_PREEMPTION) {

@@ -360,6 +360,30 @@ fn preemption_and_priorities_that_a_gate_switches_off_are_told_on_the_policy() {
 }
 
 #[test]
+fn a_return_that_another_scheduler_rules_out_is_told_on_the_policy() {
+    for (mode, scheduler, expected) in [
+        ("WhenHealthy", json!("other"), &["FailbackOff"][..]),
+        ("WhenHealthy", json!("default-scheduler"), &[]),
+        ("WhenHealthy", json!(null), &[]),
+        ("Never", json!("other"), &[]),
+    ] {
+        let failover = json!({ "cluster": { "failback": { "mode": mode } } });
+        let web = with(
+            selecting("apps/v1", "Deployment", "web"),
+            "failover",
+            failover,
+        );
+        let spec = spec(with(web, "schedulerName", scheduler.clone()));
+        let settings = Settings {
+            feature_gates: "Failover=true".parse().unwrap(),
+            ..Settings::default()
+        };
+        let found = switched_off(&spec, &settings);
+        assert_eq!(reasons(&found), expected, "{mode} with {scheduler}");
+    }
+}
+
+#[test]
 fn dependencies_that_a_gate_keeps_at_home_are_told_on_the_policy() {
     let application = json!({ "application": { "decisionConditions": {} } });
     for (propagate_deps, failover, gates, expected) in [
