@@ -121,6 +121,7 @@ const KINDS: &[Kind] = &[
         "status" => "" "v1" "PersistentVolume" READ_WRITE,
     }),
     kind!("" "v1" "Pod" "pods" "pod" ["po"] NAMESPACED ALL ["all"] {
+        "binding" => "" "v1" "Binding" CREATE,
         "status" => "" "v1" "Pod" READ_WRITE,
     }),
     kind!("" "v1" "PodTemplate" "podtemplates" "podtemplate" [] NAMESPACED ALL [] {}),

@@ -23,12 +23,12 @@ pub fn are(served: &Served) -> bool {
 }
 
 /// Answers a review.
-pub fn create(context: &RequestContext<'_>, body: &[u8]) -> Result<Outcome, StatusError> {
-    let review = answer(context, verbs::decoded(context, body)?)?;
+pub async fn create(context: &RequestContext<'_>, body: &[u8]) -> Result<Outcome, StatusError> {
+    let review = answer(context, verbs::decoded(context, body)?).await?;
     Ok(Outcome::Tree(StatusCode::CREATED, review))
 }
 
-fn answer(context: &RequestContext<'_>, mut review: Value) -> Result<Value, StatusError> {
+async fn answer(context: &RequestContext<'_>, mut review: Value) -> Result<Value, StatusError> {
     let version = context.served.version();
     let (manager, api_version, now) = (
         context.manager(),
@@ -45,6 +45,7 @@ fn answer(context: &RequestContext<'_>, mut review: Value) -> Result<Value, Stat
         now,
     );
     check(context, &review["spec"])?;
+    admission::answerable(context, &mut review).await?;
     let status = match context.served.resource.plural.as_str() {
         "selfsubjectreviews" => json!({ "userInfo": admission::user_info(context.user) }),
         "selfsubjectaccessreviews" => access(context, context.user, &review["spec"]),

@@ -249,7 +249,7 @@ async fn dispatch(
         subresources::dispatch(context, verb, &body).await?
     } else if verb == Verb::Create && context.path.name.is_empty() && reviews::are(&context.served)
     {
-        reviews::create(context, &body)?
+        reviews::create(context, &body).await?
     } else {
         return verbs::dispatch(context, verb, body).await;
     };

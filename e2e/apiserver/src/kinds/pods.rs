@@ -18,6 +18,13 @@ impl Strategy for Pods {
 
     fn complete(&self, _: &RequestContext<'_>, object: &mut Value) {
         object["status"] = json!({ "phase": "Pending", "qosClass": qos(object) });
+        if object["spec"]["schedulingGates"][0].is_object() {
+            object["status"]["conditions"] = json!([{
+                "type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
+                "message": "Scheduling is blocked due to non-empty scheduling gates",
+                "lastProbeTime": null, "lastTransitionTime": null,
+            }]);
+        }
     }
 
     fn grace(&self, object: &Value, asked: Option<i64>) -> Option<i64> {

@@ -1,16 +1,17 @@
-//! What hangs below objects: status, scale, finalize, token, approval.
+//! What hangs below objects: status, scale, finalize, token, binding, approval.
 
 pub mod scale;
 mod token;
 use http::StatusCode;
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use crate::admission;
 use crate::context::{Outcome, RequestContext};
 use crate::verbs::{self, Prepared};
 use crate::wire::media;
 use crate::wire::metadata;
 use crate::wire::request::Verb;
-use crate::wire::status_error::StatusError;
+use crate::wire::status_error::{GroupName, StatusError};
 
 /// Answers a request on a subresource.
 pub async fn dispatch(
@@ -30,7 +31,8 @@ pub async fn dispatch(
     }
     match (name, verb) {
         ("scale", _) => scale::dispatch(context, verb, body).await,
-        ("token", _) => token::request(context, body),
+        ("token", _) => token::request(context, body).await,
+        ("binding", _) => bind(context, body).await,
         ("finalize", _) => finalize(context, body).await,
         (_, Verb::Get) => Ok(Outcome::Stored(StatusCode::OK, context.stored()?)),
         (_, Verb::Update) => verbs::replace(context, body).await,
@@ -60,6 +62,57 @@ pub fn spoken(context: &RequestContext<'_>, body: &[u8]) -> Result<Value, Status
     }
     metadata::settle_namespace(&mut object, &context.path.namespace)?;
     Ok(object)
+}
+
+/// Gives a pod its node.
+async fn bind(context: &RequestContext<'_>, body: &[u8]) -> Result<Outcome, StatusError> {
+    let mut binding = spoken(context, body)?;
+    admission::answerable(context, &mut binding).await?;
+    let Some(node) = binding["target"]["name"].as_str().filter(|n| !n.is_empty()) else {
+        return Err(StatusError::bad_request("target.name is required"));
+    };
+    let name = context.path.name.as_ref();
+    if binding["metadata"]["name"] != name {
+        return Err(StatusError::bad_request(
+            "name in URL does not match name in Binding object",
+        ));
+    }
+    verbs::update_with(context, |old| {
+        let mut pod = old.clone();
+        if old["spec"]["nodeName"]
+            .as_str()
+            .is_some_and(|n| !n.is_empty())
+        {
+            let why = format!(
+                "pod {name} is already assigned to node {}",
+                old["spec"]["nodeName"]
+            );
+            let bindings = GroupName {
+                group: "",
+                name: "pods/binding",
+            };
+            return Err(StatusError::conflict(bindings, name, &why));
+        }
+        pod["spec"]["nodeName"] = node.into();
+        let scheduled = json!({
+            "type": "PodScheduled", "status": "True", "lastProbeTime": null,
+            "lastTransitionTime": metadata::time(context.server.clock.now()),
+        });
+        if let Some(conditions) = pod["status"]["conditions"].as_array_mut() {
+            conditions.retain(|c| c["type"] != "PodScheduled");
+            conditions.push(scheduled);
+        } else {
+            pod["status"]["conditions"] = json!([scheduled]);
+        }
+        // Nobody owns what a binding writes.
+        Ok(Prepared {
+            object: pod,
+            owned: true,
+        })
+    })
+    .await?;
+    let success = json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201 });
+    Ok(Outcome::Tree(StatusCode::CREATED, success))
 }
 
 /// Writes a namespace's own finalizers; without any left, a namespace whose deletion began goes.

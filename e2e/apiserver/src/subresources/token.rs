@@ -5,6 +5,7 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::spoken;
+use crate::admission;
 use crate::auth::tokens::ISSUER;
 use crate::context::{Outcome, RequestContext};
 use crate::wire::field_error::FieldError;
@@ -18,7 +19,7 @@ const SHORTEST: i64 = 600;
 const LONGEST: i64 = 1 << 32;
 
 /// Answers a TokenRequest for the service account of the call.
-pub fn request(context: &RequestContext<'_>, body: &[u8]) -> Result<Outcome, StatusError> {
+pub async fn request(context: &RequestContext<'_>, body: &[u8]) -> Result<Outcome, StatusError> {
     let mut request = spoken(context, body)?;
     let account = context.stored()?;
     let (namespace, name) = (account.head.namespace(), account.head.name());
@@ -41,6 +42,7 @@ pub fn request(context: &RequestContext<'_>, body: &[u8]) -> Result<Outcome, Sta
     fields.insert("uid".to_owned(), (&*account.head.uid).into());
     fields.insert("creationTimestamp".to_owned(), metadata::time(now).into());
     let seconds = seconds(&request["spec"]["expirationSeconds"])?;
+    admission::answerable(context, &mut request).await?;
     let claims = json!({
         "aud": request["spec"]["audiences"],
         "exp": now.as_second() + seconds,

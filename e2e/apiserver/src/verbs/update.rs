@@ -172,7 +172,7 @@ async fn commit(
             now,
         );
     }
-    let asked = (context.path.subresource != "scale").then_some(Written {
+    let asked = (!["scale", "binding"].contains(&&*context.path.subresource)).then_some(Written {
         operation: Operation::Update,
         old: Some(old),
     });
@@ -193,7 +193,10 @@ async fn commit(
         resource.custom.is_none(),
     );
     errors.extend(metadata::validate_update(old, &new));
-    errors.extend(version.schema.validate(&new, Some(old)));
+    // A binding is what may assign a node; every other write finds the assignment immutable.
+    if context.path.subresource != "binding" {
+        errors.extend(version.schema.validate(&new, Some(old)));
+    }
     errors.extend(strategy(resource).validate_update(context, old, &new));
     if !errors.is_empty() {
         return Err(context.invalid(&context.path.name, &errors));
@@ -260,7 +263,8 @@ fn goes_now(context: &RequestContext<'_>, new: &Value) -> bool {
 
 fn grow_generation(context: &RequestContext<'_>, old: &Value, new: &mut Value) {
     // Writing the status never counts, even where it may touch annotations.
-    let changed = context.path.subresource != "status"
+    // Neither does a binding: the node is not what somebody wants of the pod.
+    let changed = !["status", "binding"].contains(&&*context.path.subresource)
         && match context.served.resource.facts.generation {
             Generation::None => false,
             Generation::SpecAndAnnotations => {
