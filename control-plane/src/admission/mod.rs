@@ -43,7 +43,6 @@ use tokio::time::Instant;
 
 use crate::fleet::Fleet;
 use crate::fleet::scope::Scope;
-use crate::fleet::standing::may_exist;
 use crate::scheduler::core::affinity::affinities_of;
 use review::{Question, Rules};
 
@@ -106,7 +105,7 @@ pub async fn start(
     // What cannot be understood here keeps the detector from starting, and is told there.
     let scope = Scope::new(&settings.skipped_propagating_apis, &[]).unwrap_or_default();
     let clusters = fleet.clusters.clone();
-    let has_cluster = move |name: &str| may_exist(&clusters.presence(None, name));
+    let has_cluster = move |name: &str| clusters.presence(None, name).may_exist();
     let shared = Arc::clone(fleet);
     let advise = move |body: &[u8]| {
         let more = |spec: &PropagationSpec, namespace: Option<&str>| {

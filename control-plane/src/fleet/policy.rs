@@ -8,7 +8,9 @@ use kube::Client;
 use kube::api::Api;
 use kube::core::ObjectMeta;
 use muster_shared::api::any_policy::AnyPropagationPolicy;
-use muster_shared::api::policy::{ActivationPreference, PropagationSpec, PropagationStatus};
+use muster_shared::api::policy::{
+    ActivationPreference, PropagationSpec, PropagationStatus, ResourceSelector,
+};
 use muster_shared::api::scope::ResourceScope;
 use muster_shared::check::listed;
 use muster_shared::client::says_absent;
@@ -17,6 +19,7 @@ use muster_shared::watch::{Doubt, Presence};
 
 use super::Fleet;
 use super::api_error::ApiError;
+use super::selection::given;
 
 /// Override policies that a text names at most.
 const MOST_NAMED: usize = 10;
@@ -48,6 +51,13 @@ impl PolicyKey {
     /// Returns the policy's namespace, `None` for a cluster-wide one.
     pub fn namespace(&self) -> Option<&str> {
         self.namespace.as_deref()
+    }
+
+    /// Returns the namespace in which a selector of the policy selects: the policy's own, or the
+    /// one that the selector of a cluster-wide policy names; `None` for any.
+    pub fn namespace_of<'a>(&'a self, selector: &'a ResourceSelector) -> Option<&'a str> {
+        self.namespace()
+            .or_else(|| given(selector.namespace.as_deref()))
     }
 
     /// Returns where the policy holds.

@@ -2,7 +2,7 @@
 
 use muster_shared::api::cluster::Cluster;
 use muster_shared::conditions;
-use muster_shared::watch::{Doubt, Presence};
+use muster_shared::watch::Presence;
 
 use super::availability::{Workload, can_hold, readiness};
 
@@ -37,19 +37,12 @@ impl Standing {
     }
 }
 
-/// Returns whether there is a cluster, or might be, by what the cache knows of its name.
-pub fn may_exist<C>(cluster: &Presence<C>) -> bool {
-    matches!(
-        cluster,
-        Presence::There(_) | Presence::Unknown(Doubt::Unlisted | Doubt::Unreadable { .. })
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
     use muster_shared::api::binding::ResourceBindingSpec;
+    use muster_shared::watch::Doubt;
     use serde_json::json;
 
     use super::*;
@@ -88,23 +81,6 @@ mod tests {
             (Presence::Gone, Standing::Gone),
         ] {
             assert_eq!(Standing::of(&cluster, &workload), expected, "{cluster:?}");
-        }
-    }
-
-    #[test]
-    fn a_cluster_may_exist_that_was_not_listed_yet_or_cannot_be_read() {
-        for (cluster, expected) in [
-            (cluster("True", "None", false), true),
-            (Presence::Unknown(Doubt::Unlisted), true),
-            (
-                Presence::Unknown(Doubt::Unreadable { deleting: false }),
-                true,
-            ),
-            (Presence::Unknown(Doubt::Unseen), false),
-            (Presence::Unknown(Doubt::Vanished), false),
-            (Presence::Gone, false),
-        ] {
-            assert_eq!(may_exist(&cluster), expected, "{cluster:?}");
         }
     }
 }

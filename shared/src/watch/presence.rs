@@ -71,6 +71,15 @@ impl<T> Presence<T> {
         matches!(self, Self::Gone)
     }
 
+    /// Returns whether the object exists as far as is known: it was read, it cannot be read, or
+    /// nothing has been listed yet.
+    pub const fn may_exist(&self) -> bool {
+        matches!(
+            self,
+            Self::There(_) | Self::Unknown(Doubt::Unlisted | Doubt::Unreadable { .. })
+        )
+    }
+
     /// Returns whether the object may exist without being readable or listed.
     pub const fn is_unknown(&self) -> bool {
         matches!(self, Self::Unknown(_))
@@ -201,6 +210,23 @@ impl Unreadable {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_not_listed_yet_or_cannot_be_read_may_exist() {
+        for (presence, expected) in [
+            (Presence::There(()), true),
+            (Presence::Unknown(Doubt::Unlisted), true),
+            (
+                Presence::Unknown(Doubt::Unreadable { deleting: false }),
+                true,
+            ),
+            (Presence::Unknown(Doubt::Unseen), false),
+            (Presence::Unknown(Doubt::Vanished), false),
+            (Presence::Gone, false),
+        ] {
+            assert_eq!(presence.may_exist(), expected, "{presence:?}");
+        }
+    }
 
     #[test]
     fn what_a_list_of_a_namespace_lacked_is_known_until_it_is_seen_again() {

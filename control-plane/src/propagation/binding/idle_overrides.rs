@@ -19,7 +19,6 @@ use super::overriding::widened;
 use crate::fleet::Fleet;
 use crate::fleet::policy::PolicyKey;
 use crate::fleet::selection::{Strength, Subject, given, may_mean, strength};
-use crate::fleet::standing::may_exist;
 use crate::fleet::template::TemplateKey;
 use crate::fleet::template_event::Lookup;
 
@@ -134,7 +133,7 @@ fn idle_rules(fleet: &Fleet, policy: &AnyOverridePolicy) -> Vec<(&'static str, S
             return Some(("NothingSelected", note));
         }
         let names = target.cluster_names.iter();
-        let unknown = names.filter(|it| !may_exist(&fleet.clusters.presence(None, it)));
+        let unknown = names.filter(|it| !fleet.clusters.presence(None, it).may_exist());
         let unknown: Vec<&str> = unknown.map(String::as_str).collect();
         let note = || {
             let names = listed(&unknown, MOST_NAMED);

@@ -21,8 +21,7 @@ use super::audit::{self, Facts, Finding};
 use super::controller::Detector;
 use super::select::reaches;
 use crate::fleet::policy::{Policy, PolicyKey};
-use crate::fleet::selection::{Strength, Subject, given, strength};
-use crate::fleet::standing::may_exist;
+use crate::fleet::selection::{Strength, Subject, strength};
 use crate::fleet::template::{Kind, TemplateKey};
 use crate::fleet::template_event::{KindState, Lookup};
 
@@ -269,9 +268,7 @@ impl Facts for Now<'_> {
         let scope = &self.detector.scope;
         let kind = Kind::new(&*selector.api_version, &*selector.kind);
         let own = self.policy.key();
-        let namespace = own
-            .namespace()
-            .or_else(|| given(selector.namespace.as_deref()));
+        let namespace = own.namespace_of(selector);
         let is_left_out = |it: Option<&str>| it.is_some_and(|it| !scope.admits_namespace(it));
         if is_left_out(namespace) {
             // That is a finding by itself.
@@ -299,7 +296,8 @@ impl Facts for Now<'_> {
     }
 
     fn has_cluster(&self, name: &str) -> bool {
-        may_exist(&self.detector.fleet.clusters.presence(None, name))
+        let clusters = &self.detector.fleet.clusters;
+        clusters.presence(None, name).may_exist()
     }
 
     fn has_override(&self, name: &str) -> bool {

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::names::label;
 use muster_shared::queue::Next;
-use muster_shared::watch::{Doubt, Presence};
 
 use super::controller::{Detector, LATER};
 use super::error::Error;
@@ -83,14 +82,8 @@ impl Detector {
     /// in the cache, because one that was seen being deleted may have been made again, and a policy
     /// that cannot be read keeps what it has.
     pub(super) async fn is_gone(&self, key: &PolicyKey) -> Result<bool, Error> {
-        Ok(match key.presence(&self.fleet) {
-            Presence::There(_) | Presence::Unknown(Doubt::Unlisted | Doubt::Unreadable { .. }) => {
-                false
-            }
-            Presence::Gone | Presence::Unknown(Doubt::Unseen | Doubt::Vanished) => {
-                key.read(&self.fleet).await?.is_none()
-            }
-        })
+        let may_exist = key.presence(&self.fleet).may_exist();
+        Ok(!may_exist && key.read(&self.fleet).await?.is_none())
     }
 
     /// Returns the policy for a template that has none: one of its namespace goes before any

@@ -283,9 +283,7 @@ impl Detector {
                 continue;
             }
             let own = policy.key();
-            let namespace = own
-                .namespace()
-                .or_else(|| given(selector.namespace.as_deref()));
+            let namespace = own.namespace_of(selector);
             if let Some(key) = self.named_by(selector, &kind, namespace) {
                 match self.fleet.templates.get(&key) {
                     Lookup::Found(it) if selects(policy, Subject::of(&key.kind, &it)) => {

@@ -37,12 +37,9 @@ pub fn may_preempt(policy: &Policy, subject: Subject<'_>) -> bool {
         && !policy.is_deleting()
         && selects(policy, subject)
         && policy.spec().resource_selectors.iter().any(|selector| {
-            let namespace = key
-                .namespace()
-                .or_else(|| given(selector.namespace.as_deref()));
             Kind::new(&*selector.api_version, &*selector.kind) == *subject.kind
                 && given(selector.name.as_deref()) == Some(subject.name)
-                && namespace == subject.namespace
+                && key.namespace_of(selector) == subject.namespace
         })
 }
 
