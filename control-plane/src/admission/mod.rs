@@ -31,11 +31,10 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use muster_interpreter::Operation;
 use muster_interpreter::lua::Customization;
-use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
+use muster_shared::api::cluster::ClusterSyncMode;
 use muster_shared::api::policy::{Placement, PropagationSpec};
 use muster_shared::https::{self, Certificate, Reply};
 use muster_shared::k8s::ObjectMeta;
-use muster_shared::selectors::matches_affinity;
 use muster_shared::serve::Health;
 use muster_shared::tasks::Tasks;
 use serde::Deserialize;
@@ -43,7 +42,7 @@ use tokio::time::Instant;
 
 use crate::fleet::Fleet;
 use crate::fleet::scope::Scope;
-use crate::scheduler::core::affinity::affinities_of;
+use crate::scheduler::controller::affected::Choice;
 use review::{Question, Rules};
 
 /// An object, as far as admission is concerned.
@@ -140,14 +139,11 @@ pub async fn start(
 
 /// Returns the clusters of sync mode Push that a placement may choose.
 fn pushed(fleet: &Fleet, placement: &Placement) -> Vec<String> {
-    let groups = placement.cluster_affinities.iter().flat_map(affinities_of);
-    let affinities: Vec<_> = groups.chain(&placement.cluster_affinity).collect();
-    let may_be = |cluster: &Cluster| {
-        cluster.spec.sync_mode == ClusterSyncMode::Push
-            && (affinities.is_empty() || affinities.iter().any(|it| matches_affinity(it, cluster)))
-    };
+    let choice = Choice::of(placement);
     let clusters = fleet.clusters.list();
-    let pushed = clusters.iter().filter(|cluster| may_be(cluster));
+    let pushed = clusters
+        .iter()
+        .filter(|it| it.spec.sync_mode == ClusterSyncMode::Push && choice.has(it));
     let mut names: Vec<_> = pushed.map(|cluster| cluster.name_any()).collect();
     names.sort_unstable();
     names

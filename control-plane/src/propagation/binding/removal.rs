@@ -8,7 +8,7 @@
 use muster_shared::api::policy::{ClusterAffinity, Placement};
 
 use crate::fleet::works::Role;
-use crate::scheduler::core::affinity::affinities_of;
+use crate::scheduler::core::affinity::affinities;
 
 /// Reason why a Work goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,8 +45,7 @@ impl Reason {
 /// Returns whether a placement allows a cluster, in whichever of its affinity groups. `selects`
 /// says whether an affinity selects the cluster.
 pub fn allows(placement: &Placement, selects: impl Fn(&ClusterAffinity) -> bool) -> bool {
-    let groups = placement.cluster_affinities.iter().flat_map(affinities_of);
-    let mut affinities = placement.cluster_affinity.iter().chain(groups).peekable();
+    let mut affinities = affinities(placement).peekable();
     affinities.peek().is_none() || affinities.any(selects)
 }
 

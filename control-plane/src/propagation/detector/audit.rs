@@ -15,7 +15,7 @@ use crate::fleet::scope::{Scope, is_reserved};
 use crate::fleet::selection::given;
 use crate::fleet::template::Kind;
 use crate::fleet::template_event::KindState;
-use crate::scheduler::core::affinity::affinities_of;
+use crate::scheduler::core::affinity::affinities;
 use crate::scheduler::core::divide::Strategy;
 use crate::settings::{
     FAILOVER, GRACEFUL_EVICTION, PRIORITY_BASED_SCHEDULING, PROPAGATE_DEPS,
@@ -347,17 +347,9 @@ fn clusters_of(placement: &Placement) -> impl Iterator<Item = &str> {
     }
     let weights = placement.replica_scheduling.as_ref();
     let weights = weights.and_then(|strategy| strategy.weight_preference.as_ref());
-    let affinities = placement
-        .cluster_affinity
-        .iter()
-        .chain(placement.cluster_affinities.iter().flat_map(affinities_of))
-        .chain(
-            weights
-                .into_iter()
-                .flat_map(|weights| &weights.static_weight_list)
-                .map(|weight| &weight.target_cluster),
-        );
-    affinities.flat_map(names)
+    let weights = weights.into_iter().flat_map(|it| &it.static_weight_list);
+    let weighed = weights.map(|weight| &weight.target_cluster);
+    affinities(placement).chain(weighed).flat_map(names)
 }
 
 fn bounded(mut found: Vec<Finding>) -> Vec<Finding> {

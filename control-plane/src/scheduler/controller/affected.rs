@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::api::cluster::Cluster;
-use muster_shared::api::policy::{ClusterAffinity, Placement};
+use muster_shared::api::policy::Placement;
 use muster_shared::selectors::Affinity;
 
 use super::cluster_change::Effect;
 use crate::fleet::binding::{BindingKey, Bindings};
-use crate::scheduler::core::affinity::affinities_of;
+use crate::scheduler::core::affinity::affinities;
 
 /// A change of what a cluster admits, and the cluster.
 pub type Turn<'a> = (Effect, &'a Cluster);
@@ -138,14 +138,6 @@ impl<'a> Choice<'a> {
     pub fn has(&self, cluster: &Cluster) -> bool {
         self.affinities.is_empty() || self.affinities.iter().any(|it| it.matches(cluster))
     }
-}
-
-/// Returns all affinities of a placement; none where any cluster may be chosen.
-pub fn affinities(placement: &Placement) -> impl Iterator<Item = &ClusterAffinity> {
-    let one = placement.cluster_affinity.as_ref();
-    let groups = placement.cluster_affinities.iter();
-    let groups = groups.filter(move |_| one.is_none());
-    one.into_iter().chain(groups.flat_map(affinities_of))
 }
 
 #[cfg(test)]

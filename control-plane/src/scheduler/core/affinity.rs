@@ -63,6 +63,14 @@ impl<'a> Affinity<'a> {
     }
 }
 
+/// Returns all affinities of a placement; none where any cluster may be chosen.
+pub fn affinities(placement: &Placement) -> impl Iterator<Item = &ClusterAffinity> {
+    let one = placement.cluster_affinity.as_ref();
+    let groups = placement.cluster_affinities.iter();
+    let groups = groups.filter(move |_| one.is_none());
+    one.into_iter().chain(groups.flat_map(affinities_of))
+}
+
 /// Returns the affinities of a group: its own, and those of what overflows.
 pub fn affinities_of(group: &ClusterAffinityTerm) -> impl Iterator<Item = &ClusterAffinity> {
     let overflow = group.overflow_affinities.iter();

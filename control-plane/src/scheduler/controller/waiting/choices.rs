@@ -9,7 +9,8 @@ use muster_shared::api::policy::Placement;
 
 use super::group::{Group, GroupKey};
 use crate::fleet::sets::take;
-use crate::scheduler::controller::affected::{Choice as Clusters, affinities};
+use crate::scheduler::controller::affected::Choice as Clusters;
+use crate::scheduler::core::affinity::affinities;
 
 /// Number of a choice; it is not used again.
 pub type ChoiceId = u32;
