@@ -272,6 +272,8 @@ mod tests {
         assert_eq!(since.lasts(&"a", 2), Duration::ZERO, "it is another thing");
         tokio::time::advance(second).await;
         assert_eq!(since.lasts(&"a", 2), second);
+        assert_eq!(since.rest(&"a", 2, 3 * second), Some(2 * second));
+        assert_eq!(since.rest(&"a", 2, second), None);
         since.forget(&"a");
         assert!(!since.has(&"a") && since.has(&"b"));
         assert_eq!(since.lasts(&"a", 2), Duration::ZERO);

@@ -19,20 +19,3 @@ where
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_set_goes_with_its_last_value() {
-        let mut sets: HashMap<String, BTreeSet<String>> = HashMap::new();
-        let both = ["x".to_owned(), "y".to_owned()];
-        sets.insert("a".to_owned(), both.into());
-        take(&mut sets, "a", "x");
-        take(&mut sets, "b", "y");
-        assert_eq!(sets["a"], ["y".to_owned()].into());
-        take(&mut sets, "a", "y");
-        assert!(sets.is_empty());
-    }
-}

@@ -28,9 +28,6 @@ use crate::fleet::works::CachedWork;
 /// How long the API has to go on saying that there is no such binding before its Works are removed.
 const CONFIRMED: Duration = Duration::from_secs(10);
 
-/// Bindings that the API did not have, and since when. May be lost: they are asked for again.
-pub type Missing = Since<BindingKey>;
-
 /// Group of the kinds whose objects may have names that no binding can have.
 const RBAC: &str = "rbac.authorization.k8s.io";
 
@@ -75,7 +72,7 @@ pub fn is_made_again(fleet: &Fleet, key: &BindingKey) -> bool {
 pub async fn sweep(
     fleet: &Fleet,
     client: &Client,
-    missing: &Missing,
+    missing: &Since<BindingKey>,
     key: &BindingKey,
 ) -> Result<Next, Error> {
     let works = fleet.work_index.of(key);
@@ -150,7 +147,7 @@ mod tests {
             assert_eq!(stand.fleet.bindings.presence(&key), Presence::Gone);
             stand.api.forget();
             let fleet = &stand.fleet;
-            let missing = Missing::default();
+            let missing = Since::default();
             let sweep = async || sweep(fleet, &fleet.client, &missing, &key).await.unwrap();
             let first = if is_there {
                 Next::Done
@@ -163,18 +160,5 @@ mod tests {
             assert_eq!(sweep().await, Next::Done);
             assert_eq!(stand.api.writes().is_empty(), is_there);
         }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn works_go_when_the_api_has_said_for_a_while_that_their_binding_does_not_exist() {
-        let (missing, key) = (Missing::default(), testing::key("web-deployment"));
-        let wait = || missing.rest(&key, (), CONFIRMED);
-        assert_eq!(wait(), Some(CONFIRMED));
-        tokio::time::advance(CONFIRMED / 2).await;
-        assert_eq!(wait(), Some(CONFIRMED / 2));
-        tokio::time::advance(CONFIRMED / 2).await;
-        assert_eq!(wait(), None);
-        missing.forget(&key);
-        assert_eq!(wait(), Some(CONFIRMED));
     }
 }

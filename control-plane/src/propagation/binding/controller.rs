@@ -21,7 +21,7 @@ use muster_shared::watch::Change;
 use serde_json::json;
 use tokio::sync::OnceCell;
 
-use super::absence::{self, Missing};
+use super::absence;
 use super::companions::Companions;
 use super::deliver::deliver;
 use super::error::Error;
@@ -74,7 +74,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     });
     let memory = Arc::new(Memory {
         patches: Arc::default(),
-        missing: Missing::default(),
+        missing: Since::default(),
         waits: Backoff::default(),
         scaling: Backoff::default(),
         unremoved: Backoff::default(),
@@ -149,7 +149,8 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
 pub(super) struct Memory {
     /// The last patch of each Work, by its uid.
     pub(super) patches: Arc<LastPatches<String>>,
-    missing: Missing,
+    /// Bindings that the API did not have, and since when.
+    missing: Since<BindingKey>,
     pub(super) waits: Backoff<BindingKey>,
     /// Bindings that may be about to say how many replicas each cluster gets.
     pub(super) scaling: Backoff<BindingKey>,

@@ -82,20 +82,8 @@ mod tests {
     use super::*;
     use crate::fleet::testing::{cluster, pass};
 
-    #[tokio::test(start_paused = true)]
-    async fn what_is_kept_for_long_is_told_once_and_its_end_too() {
-        let key = BindingKey {
-            namespace: Some("default".to_owned()),
-            name: "web-deployment".to_owned(),
-        };
-        let kept = Since::default();
-        let untold = || kept.rest(&key, (), UNTOLD);
-        assert_eq!(untold(), Some(UNTOLD));
-        tokio::time::advance(Duration::from_secs(20)).await;
-        assert_eq!(untold(), None);
-        kept.forget(&key);
-        assert_eq!(untold(), Some(UNTOLD), "anew");
-
+    #[test]
+    fn what_is_kept_for_long_is_told_once_and_its_end_too() {
         let now = Timestamp::UNIX_EPOCH;
         assert_eq!(condition(Some("m1"), false, &[], now), None);
         assert_eq!(condition(None, false, &[], now), None);

@@ -569,11 +569,6 @@ mod tests {
             json!(work.name)
         );
         assert_eq!(manifest["metadata"].get("uid"), None);
-    }
-
-    #[test]
-    fn every_work_has_the_agents_finalizer() {
-        let work = render(&namespace(&json!({ "name": "shop" })), "member1").unwrap();
         assert_eq!(
             compare::create(&work)["metadata"]["finalizers"],
             json!([finalizer::WORK])

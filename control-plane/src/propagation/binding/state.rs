@@ -110,30 +110,4 @@ mod tests {
         keep(&mut plain, Some(&odd));
         assert_eq!(plain, before);
     }
-
-    #[test]
-    fn a_copy_that_is_being_left_gracefully_gets_no_updates_but_its_work_stays() {
-        use super::super::render::Scope;
-        for (mode, expected) in [
-            ("Gracefully", true),
-            ("Graciously", true),
-            ("Never", true),
-            ("Directly", false),
-        ] {
-            let spec = json!({
-                "clusters": [{ "name": "m2" }],
-                "gracefulEvictionTasks": [{ "fromCluster": "m1", "purgeMode": mode }],
-            });
-            let spec: ResourceBindingSpec = serde_json::from_value(spec).unwrap();
-            let scope = Scope::of(&spec);
-            assert_eq!(scope.expected.contains("m1"), expected, "{mode}");
-            assert_eq!(
-                super::super::render::expects(&spec, "m1"),
-                expected,
-                "{mode}"
-            );
-            let targets: Vec<_> = scope.targets.iter().map(|it| it.name.as_str()).collect();
-            assert_eq!(targets, ["m2"], "{mode}: the old copy is no target");
-        }
-    }
 }

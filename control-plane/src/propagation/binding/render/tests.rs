@@ -237,6 +237,7 @@ fn a_copy_goes_before_its_replacement_only_where_it_may_go_and_two_must_not_run(
         (json!("Directly"), Value::Null, Value::Null, true),
         (json!("Immediately"), Value::Null, Value::Null, true),
         (json!("Gracefully"), Value::Null, Value::Null, false),
+        (json!("Graciously"), Value::Null, Value::Null, false),
         (json!("Gracefully"), Value::Null, fenced.clone(), true),
         (Value::Null, Value::Null, fenced.clone(), true),
         (Value::Null, json!(false), fenced.clone(), true),
@@ -257,6 +258,8 @@ fn a_copy_goes_before_its_replacement_only_where_it_may_go_and_two_must_not_run(
         let told = (scope.purged_first.contains("m1"), expects(&spec, "m1"));
         assert_eq!(told, (goes, !goes), "{mode} {suppressed} {failover}");
         assert_eq!(scope.expected.contains("m1"), !goes, "{mode} {suppressed}");
+        let targets: Vec<_> = scope.targets.iter().map(|it| &*it.name).collect();
+        assert_eq!(targets, ["m2"], "{mode}: the old copy is no target");
     }
 }
 
