@@ -40,6 +40,7 @@ pub fn warnings(
 
 #[cfg(test)]
 mod tests {
+    use muster_shared::merge;
     use serde_json::json;
 
     use super::*;
@@ -51,8 +52,7 @@ mod tests {
                 "resourceSelectors": [{ "apiVersion": "apps/v1", "kind": kind }],
                 "placement": { "clusterAffinity": { "clusterNames": clusters } },
             });
-            let fields = spec.as_object_mut().unwrap();
-            fields.extend(more.as_object().unwrap().clone());
+            merge::apply(&mut spec, &more);
             let object = json!({ "metadata": { "name": "p", "namespace": "shop" }, "spec": spec });
             json!({ "request": { "object": object } }).to_string()
         };

@@ -100,14 +100,14 @@ pub fn advice(
 
 #[cfg(test)]
 mod tests {
+    use muster_shared::merge;
     use serde_json::{Value, json};
 
     use super::*;
 
     fn problems(failover: &Value, more: &Value) -> Vec<String> {
         let mut spec = json!({ "resourceSelectors": [], "failover": failover });
-        let fields = spec.as_object_mut().unwrap();
-        fields.extend(more.as_object().unwrap().clone());
+        merge::apply(&mut spec, more);
         let spec: PropagationSpec = serde_json::from_value(spec).unwrap();
         let mut found = Findings::default();
         check(&spec, Duration::from_secs(40), &mut found);

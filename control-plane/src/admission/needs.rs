@@ -78,6 +78,7 @@ fn is_propagated(fleet: &Fleet, spec: &PropagationSpec, needed: &TemplateKey) ->
 
 #[cfg(test)]
 mod tests {
+    use muster_shared::merge;
     use serde_json::{Value, json};
 
     use super::*;
@@ -103,8 +104,7 @@ mod tests {
     fn said(stand: &Stand, more: &Value) -> Vec<String> {
         let mut spec =
             json!({"resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment"}]});
-        let fields = spec.as_object_mut().unwrap();
-        fields.extend(more.as_object().unwrap().clone());
+        merge::apply(&mut spec, more);
         let spec: PropagationSpec = serde_json::from_value(spec).unwrap();
         advice(&stand.fleet, &spec, Some("shop"))
     }

@@ -101,6 +101,7 @@ pub fn condition(missing: &[Missing], held: &[Condition], now: Timestamp) -> Opt
 
 #[cfg(test)]
 mod tests {
+    use muster_shared::merge;
     use serde_json::{Value, json};
 
     use super::*;
@@ -116,8 +117,7 @@ mod tests {
         let mut spec = json!({
             "resource": {"apiVersion": "v1", "kind": "ConfigMap", "namespace": "shop", "name": "settings"},
         });
-        let fields = spec.as_object_mut().unwrap();
-        fields.extend(more.as_object().unwrap().clone());
+        merge::apply(&mut spec, more);
         serde_json::from_value(spec).unwrap()
     }
 

@@ -80,6 +80,7 @@ pub fn concerns(
 mod tests {
     use std::collections::BTreeMap;
 
+    use muster_shared::merge;
     use muster_shared::watch::outline::Labels;
     use serde_json::{Value, json};
 
@@ -102,10 +103,7 @@ mod tests {
     fn the_most_specific_policy_comes_last_and_those_of_the_namespace_after_those_of_the_fleet() {
         let deployment = |more: Value| {
             let mut selector = json!({"apiVersion": "apps/v1", "kind": "Deployment"});
-            selector
-                .as_object_mut()
-                .unwrap()
-                .extend(more.as_object().unwrap().clone());
+            merge::apply(&mut selector, &more);
             json!([selector])
         };
         let by_name = deployment(json!({"name": "web"}));

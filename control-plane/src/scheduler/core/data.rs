@@ -101,7 +101,7 @@ impl DataPlaces {
 
 #[cfg(test)]
 mod tests {
-    use muster_shared::names;
+    use muster_shared::{merge, names};
     use serde_json::{Value, json};
 
     use super::*;
@@ -119,8 +119,7 @@ mod tests {
                 "clusters": clusters.collect::<Vec<_>>(),
             },
         });
-        let spec = binding["spec"].as_object_mut().unwrap();
-        spec.extend(more.as_object().unwrap().clone());
+        merge::apply(&mut binding["spec"], more);
         Arc::new(serde_json::from_value(binding).unwrap())
     }
 

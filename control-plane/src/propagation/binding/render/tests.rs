@@ -1,3 +1,5 @@
+use muster_shared::merge;
+
 use super::*;
 use crate::fleet::template::{Kind, Template};
 
@@ -224,8 +226,7 @@ fn work(template: &Value, more: &Value, interpreters: &Interpreters) -> Rendered
     let mut spec = json!({ "replicas": 2, "clusters": [
         { "name": "m1", "replicas": 1 }, { "name": "m2", "replicas": 1 },
     ] });
-    let fields = more.as_object().unwrap().clone();
-    spec.as_object_mut().unwrap().extend(fields);
+    merge::apply(&mut spec, more);
     let works = rendered(template, spec, interpreters);
     works.into_iter().next().unwrap().unwrap()
 }
