@@ -79,6 +79,7 @@ mod tests {
 
     #[test]
     fn a_binding_is_about_a_former_object_where_its_owner_or_its_record_says_so() {
+        use About::{Former, Recorded, Template};
         let owner = |api_version: &str, kind: &str, uid: &str| {
             json!([
                 { "apiVersion": "v1", "kind": "ConfigMap", "name": "other", "uid": "x" },
@@ -86,77 +87,26 @@ mod tests {
             ])
         };
         let job = |uid: &str| owner("batch/v1", "Job", uid);
-        let none = Value::Null;
+        let was = |api_version: &str| owner(api_version, "Job", "old");
+        let cron_job = owner("batch/v1", "CronJob", "b");
+        let theirs = || owner("example.com/v1", "Batch", "b");
+        let (now, old) = (Some("u"), Some("old"));
         for (what, owners, recorded, expected) in [
-            ("its own", job("u"), Some("u"), About::Template),
-            ("a former one's", job("old"), Some("old"), About::Former),
-            (
-                "a former one's that records the present one",
-                job("old"),
-                Some("u"),
-                About::Former,
-            ),
-            (
-                "a former one's that records nothing",
-                job("old"),
-                None,
-                About::Former,
-            ),
-            (
-                "a former one's of a version that is not served any more",
-                owner("batch/v1beta1", "Job", "old"),
-                None,
-                About::Former,
-            ),
-            (
-                "a former one's of another group",
-                owner("extensions/v1", "Job", "old"),
-                Some("old"),
-                About::Former,
-            ),
-            (
-                "one whose record is behind",
-                job("u"),
-                Some("old"),
-                About::Recorded,
-            ),
-            (
-                "one that outlived its owner",
-                none.clone(),
-                Some("old"),
-                About::Recorded,
-            ),
-            (
-                "somebody else's of the present one",
-                owner("example.com/v1", "Batch", "b"),
-                Some("u"),
-                About::Template,
-            ),
-            (
-                "somebody else's of the former one",
-                owner("example.com/v1", "Batch", "b"),
-                Some("old"),
-                About::Recorded,
-            ),
-            (
-                "somebody else's without a record",
-                owner("example.com/v1", "Batch", "b"),
-                None,
-                About::Template,
-            ),
-            (
-                "one of another object of that name, of another kind",
-                owner("batch/v1", "CronJob", "b"),
-                None,
-                About::Template,
-            ),
-            ("one made by hand", none.clone(), None, About::Template),
-            (
-                "one with an empty record",
-                none.clone(),
-                Some(""),
-                About::Template,
-            ),
+            ("its own", job("u"), now, Template),
+            ("a former one's", job("old"), old, Former),
+            ("a former one's, recorded anew", job("old"), now, Former),
+            ("a former one's without a record", job("old"), None, Former),
+            // Of a version that is not served any more.
+            ("of another version", was("batch/v1beta1"), None, Former),
+            ("of another group", was("extensions/v1"), old, Former),
+            ("one whose record is behind", job("u"), old, Recorded),
+            ("one that outlived its owner", Value::Null, old, Recorded),
+            ("somebody else's, of this one", theirs(), now, Template),
+            ("somebody else's, of the old one", theirs(), old, Recorded),
+            ("somebody else's, unrecorded", theirs(), None, Template),
+            ("of a namesake of another kind", cron_job, None, Template),
+            ("one made by hand", Value::Null, None, Template),
+            ("one of an empty record", Value::Null, Some(""), Template),
         ] {
             let held: AnyBinding = serde_json::from_value(json!({
                 "metadata": { "name": "sum-job", "ownerReferences": owners },
@@ -168,7 +118,7 @@ mod tests {
                 ..ObjectMeta::default()
             };
             assert_eq!(About::of(&held, &template(Some("u"))), expected, "{what}");
-            assert_eq!(About::of(&held, &template(None)), About::Template, "{what}");
+            assert_eq!(About::of(&held, &template(None)), Template, "{what}");
         }
     }
 

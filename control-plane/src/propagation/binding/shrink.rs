@@ -113,26 +113,12 @@ mod tests {
     use super::*;
 
     /// Replicas of the targets a, b and c that are kept: the shares, and what is ready there.
-    fn keep(wanted: i32, shares: [i32; 3], reports: &Value) -> Option<Vec<i32>> {
-        let names = ["a", "b", "c"];
-        let targets: Vec<Value> = names
-            .iter()
-            .zip(shares)
-            .map(|(name, share)| json!({"name": name, "replicas": share}))
-            .collect();
-        let spec: ResourceBindingSpec = serde_json::from_value(json!({
-            "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
-            "replicas": wanted, "clusters": targets,
-        }))
-        .unwrap();
-        let reports: Vec<AggregatedStatusItem> = reports
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|it| serde_json::from_value(it.clone()).unwrap())
-            .collect();
+    fn keep(wanted: i32, shares: [i32; 3], reports: &Value) -> Option<[i32; 3]> {
+        let [a, b, c] = shares;
+        let spec = spec(wanted, &[("a", a), ("b", b), ("c", c)]);
+        let reports: Vec<AggregatedStatusItem> = serde_json::from_value(reports.clone()).unwrap();
         let kept = kept(&spec, &reports, |name| copy(&reports, name))?;
-        Some(kept.clusters.iter().map(|it| it.replicas).collect())
+        Some([0, 1, 2].map(|n| kept.clusters[n].replicas))
     }
 
     /// Returns what the report about a cluster says of its copy, for a Work whose report the
@@ -149,87 +135,34 @@ mod tests {
 
     #[test]
     fn a_target_whose_replicas_are_not_divided_yet_keeps_what_its_work_asks_for() {
+        let (first, both) = (Some([8_i32, 0]), Some([8_i32, 8]));
         for (what, shares, given, ready, expected) in [
-            (
-                "nothing is ready",
-                [0, 0],
-                [Some(8), Some(0)],
-                [0, 0],
-                Some(vec![8, 0]),
-            ),
-            (
-                "all are ready",
-                [0, 0],
-                [Some(8), Some(0)],
-                [8, 0],
-                Some(vec![8, 0]),
-            ),
-            (
-                "each has all",
-                [0, 0],
-                [Some(8), Some(8)],
-                [8, 8],
-                Some(vec![8, 8]),
-            ),
-            (
-                "its kind has another field",
-                [0, 0],
-                [None, None],
-                [0, 0],
-                Some(vec![8, 8]),
-            ),
-            (
-                "nothing is asked for",
-                [0, 0],
-                [Some(0), Some(0)],
-                [8, 0],
-                None,
-            ),
-            (
-                "another has a share",
-                [0, 8],
-                [Some(8), Some(8)],
-                [8, 0],
-                Some(vec![8, 8]),
-            ),
-            (
-                "and nothing is ready here",
-                [0, 8],
-                [Some(8), Some(8)],
-                [0, 8],
-                None,
-            ),
-            (
-                "and all are ready there",
-                [0, 8],
-                [Some(8), Some(8)],
-                [8, 8],
-                None,
-            ),
-            ("it has a share", [1, 7], [Some(8), Some(0)], [0, 0], None),
+            ("nothing is ready", [0, 0], first, [0, 0], first),
+            ("all are ready", [0, 0], first, [8, 0], first),
+            ("each has all", [0, 0], both, [8, 8], both),
+            ("its kind has another field", [0, 0], None, [0, 0], both),
+            ("nothing is asked for", [0, 0], Some([0, 0]), [8, 0], None),
+            ("another has a share", [0, 8], both, [8, 0], both),
+            ("and nothing is ready here", [0, 8], both, [0, 8], None),
+            ("and all are ready there", [0, 8], both, [8, 8], None),
+            ("it has a share", [1, 7], first, [0, 0], None),
         ] {
             let names = ["a", "b"];
-            let targets = names.iter().zip(shares);
-            let targets = targets.map(|(name, share)| json!({"name": name, "replicas": share}));
-            let spec = json!({
-                "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
-                "replicas": 8, "clusters": targets.collect::<Vec<_>>(),
+            let spec = spec(8, &[("a", shares[0]), ("b", shares[1])]);
+            let reports = [0, 1].map(|at| {
+                let report = report(names[at], ready[at], "Healthy");
+                serde_json::from_value(report).unwrap()
             });
-            let spec: ResourceBindingSpec = serde_json::from_value(spec).unwrap();
-            let reports = names.iter().zip(ready).map(|(name, ready)| {
-                serde_json::from_value(report(name, ready, "Healthy")).unwrap()
-            });
-            let reports: Vec<AggregatedStatusItem> = reports.collect();
             let copy = |name: &str| {
                 let at = names.iter().position(|it| *it == name)?;
                 Some(Copy {
-                    given: given[at],
+                    given: given.map(|it| it[at].into()),
                     ready: ready[at].into(),
                     stays: true,
                 })
             };
-            let kept = super::kept(&spec, &reports, copy)
-                .map(|kept| kept.clusters.iter().map(|it| it.replicas).collect());
+            let kept = super::kept(&spec, &reports, copy);
+            let kept = kept.map(|it| [0, 1].map(|at| it.clusters[at].replicas));
             assert_eq!(kept, expected, "{what}");
         }
     }
@@ -240,49 +173,26 @@ mod tests {
 
     #[test]
     fn a_target_keeps_the_ready_replicas_that_are_not_replaced_yet() {
-        let healthy = |of: [i32; 4]| {
-            let names = ["a", "b", "c", "old"];
-            let each = names
-                .iter()
-                .zip(of)
-                .map(|(name, n)| report(name, n, "Healthy"));
-            Value::Array(each.collect())
+        let healthy = |ready: [i32; 4]| -> Value {
+            let each = ["a", "b", "c", "old"].into_iter().zip(ready);
+            each.map(|(name, ready)| report(name, ready, "Healthy"))
+                .collect()
         };
-        for (what, wanted, shares, ready, expected) in [
-            (
-                "nothing is ready elsewhere",
-                6,
-                [1, 1, 4],
-                [2, 2, 0, 2],
-                Some(vec![2, 2, 4]),
-            ),
-            (
-                "a part is, and the copy that goes does not count",
-                6,
-                [1, 1, 4],
-                [2, 2, 1, 2],
-                Some(vec![2, 2, 4]),
-            ),
-            (
-                "more are than have to",
-                6,
-                [1, 1, 4],
-                [2, 2, 3, 2],
-                Some(vec![1, 2, 4]),
-            ),
-            ("all are", 6, [1, 1, 4], [2, 2, 4, 2], None),
-            ("no share is smaller", 6, [2, 2, 2], [2, 2, 0, 2], None),
-            ("a person asks for fewer", 2, [1, 1, 0], [2, 2, 0, 2], None),
-            (
-                "and too few are ready then",
-                3,
-                [1, 1, 1],
-                [2, 2, 0, 2],
-                Some(vec![1, 2, 1]),
-            ),
+        let six = (6, [1, 1, 4]);
+        for (what, (wanted, shares), ready, expected) in [
+            ("none is elsewhere", six, [2, 2, 0, 2], Some([2, 2, 4])),
+            // The copy that goes does not count.
+            ("a part is", six, [2, 2, 1, 2], Some([2, 2, 4])),
+            ("more are than have to", six, [2, 2, 3, 2], Some([1, 2, 4])),
+            ("all are", six, [2, 2, 4, 2], None),
+            ("no share is smaller", (6, [2, 2, 2]), [2, 2, 0, 2], None),
+            ("fewer are wanted", (2, [1, 1, 0]), [2, 2, 0, 2], None),
         ] {
             assert_eq!(keep(wanted, shares, &healthy(ready)), expected, "{what}");
         }
+        let ready = healthy([2, 2, 0, 2]);
+        let kept = keep(3, [1, 1, 1], &ready);
+        assert_eq!(kept, Some([1, 2, 1]), "too few are ready then");
     }
 
     #[test]
@@ -292,14 +202,14 @@ mod tests {
             report("b", 2, "Unknown"),
             report("old", 9, "Unknown"),
         ]);
-        assert_eq!(keep(6, [1, 1, 4], &reports), Some(vec![2, 2, 4]));
+        assert_eq!(keep(6, [1, 1, 4], &reports), Some([2, 2, 4]));
         // The only one that is heard may go as far as others stand in for it.
         let reports = json!([
             report("a", 4, "Healthy"),
             report("b", 2, "Unknown"),
             report("c", 4, "Healthy"),
         ]);
-        assert_eq!(keep(6, [1, 1, 4], &reports), Some(vec![2, 2, 4]));
+        assert_eq!(keep(6, [1, 1, 4], &reports), Some([2, 2, 4]));
     }
 
     #[test]
@@ -310,7 +220,7 @@ mod tests {
             })
         };
         let reports = json!([available("a"), available("b")]);
-        assert_eq!(keep(6, [1, 1, 4], &reports), Some(vec![2, 2, 4]));
+        assert_eq!(keep(6, [1, 1, 4], &reports), Some([2, 2, 4]));
     }
 
     #[test]
@@ -349,8 +259,8 @@ mod tests {
     #[test]
     fn replicas_move_as_those_elsewhere_become_ready() {
         for (ready, expected) in [
-            ([0, 4, 0], Some(vec![3, 4, 0])),
-            ([1, 4, 0], Some(vec![3, 3, 0])),
+            ([0, 4, 0], Some([3, 4, 0])),
+            ([1, 4, 0], Some([3, 3, 0])),
             ([3, 4, 0], None),
             ([3, 1, 0], None),
         ] {
@@ -365,14 +275,7 @@ mod tests {
     fn pods_beyond_what_a_work_asks_for_are_those_of_a_rolling_update() {
         let reports = json!([report("a", 3, "Healthy"), report("b", 0, "Unhealthy")]);
         let reports: Vec<AggregatedStatusItem> = serde_json::from_value(reports).unwrap();
-        let spec = |share: i32| -> ResourceBindingSpec {
-            serde_json::from_value(json!({
-                "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
-                "replicas": 4,
-                "clusters": [{"name": "a", "replicas": share}, {"name": "b", "replicas": 4 - share}],
-            }))
-            .unwrap()
-        };
+        let spec = |share: i32| spec(4, &[("a", share), ("b", 4 - share)]);
         let copy = |name: &str| {
             let copy = copy(&reports, name)?;
             Some(Copy {
@@ -421,17 +324,17 @@ mod tests {
             None,
             "six are more than all that are wanted"
         );
-        assert_eq!(keep(6, [3, 3, 0], &reports), Some(vec![6, 6, 0]));
+        assert_eq!(keep(6, [3, 3, 0], &reports), Some([6, 6, 0]));
         let reports = json!([report("a", 2, "Unknown"), report("b", 6, "Healthy")]);
         // Replicas kept in the silent cluster are not counted as ready either.
-        assert_eq!(keep(4, [1, 3, 0], &reports), Some(vec![2, 4, 0]));
+        assert_eq!(keep(4, [1, 3, 0], &reports), Some([2, 4, 0]));
     }
 
     #[test]
     fn what_a_smaller_template_does_not_need_is_counted_once() {
         let reports = json!([report("a", 5, "Healthy"), report("b", 0, "Healthy")]);
-        assert_eq!(keep(4, [2, 2, 0], &reports), Some(vec![4, 2, 0]));
-        assert_eq!(keep(2, [1, 1, 0], &reports), Some(vec![2, 1, 0]));
+        assert_eq!(keep(4, [2, 2, 0], &reports), Some([4, 2, 0]));
+        assert_eq!(keep(2, [1, 1, 0], &reports), Some([2, 1, 0]));
         let reports = json!([
             report("a", 1_000_000, "Healthy"),
             report("b", 4, "Healthy"),
@@ -440,7 +343,7 @@ mod tests {
         let kept = keep(4, [1, 1, 2], &reports);
         assert_eq!(
             kept,
-            Some(vec![1, 3, 2]),
+            Some([1, 3, 2]),
             "a claim pays for its own copies at most"
         );
     }
