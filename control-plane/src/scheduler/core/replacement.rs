@@ -276,11 +276,7 @@ mod tests {
             (&divided, 3, &[], false),
         ] {
             let spec = placed(deployment(replicas, placement), placed_there);
-            assert_eq!(
-                grows(&spec),
-                expected,
-                "{replicas} of {placed_there:?}: {placement}"
-            );
+            assert_eq!(grows(&spec), expected, "{replicas} of {placed_there:?}");
         }
     }
 
@@ -325,16 +321,11 @@ mod tests {
             from: "home".to_owned(),
             to: "away".to_owned(),
         };
-        for (cause, message) in [
-            (
-                Cause::Requested,
-                "a is no target any more since a new placement was requested",
-            ),
-            (
-                switched,
-                "a is no target any more since affinity group away took the place of home",
-            ),
+        for (cause, since) in [
+            (Cause::Requested, "a new placement was requested"),
+            (switched, "affinity group away took the place of home"),
         ] {
+            let message = format!("a is no target any more since {since}");
             let told = tasks(&cause, &spec, &status, &chosen, &clusters, now);
             let expected = json!([{
                 "fromCluster": "a", "purgeMode": "Gracefully", "replicas": 2,
@@ -373,88 +364,39 @@ mod tests {
         let cluster = |mode: &str| json!({"cluster": {"purgeMode": mode}});
         let failing = json!({"application": {"decisionConditions": {}, "purgeMode": "Directly"}});
         let fenced = json!({"cluster": {"fencing": {"afterSeconds": 60}}});
+        let modes = |cluster: &str, application: &str| {
+            json!({
+                "cluster": {"purgeMode": cluster},
+                "application": {"decisionConditions": {}, "purgeMode": application},
+            })
+        };
+        let never = modes("Never", "Directly");
         let none = Value::Null;
-        for (what, failover, chosen, has_left, expected) in [
-            (
-                "all move",
-                &none,
-                &["c"][..],
-                false,
-                "a=Gracefully b=Gracefully",
-            ),
-            ("one stays", &none, &["b", "c"], false, "a=Gracefully"),
-            ("none is dropped", &none, &["a", "b"], false, ""),
-            (
-                "one goes with its cluster",
-                &none,
-                &["c"],
-                true,
-                "b=Gracefully",
-            ),
-            (
-                "graceful",
-                &cluster("Graciously"),
-                &["b"],
-                false,
-                "a=Gracefully",
-            ),
-            ("never removed", &cluster("Never"), &["b"], false, "a=Never"),
-            (
-                "two as before",
-                &cluster("Immediately"),
-                &["b"],
-                false,
-                "a=Gracefully",
-            ),
-            (
-                "two modes",
-                &json!({
-                    "cluster": {"purgeMode": "Immediately"},
-                    "application": {"decisionConditions": {}, "purgeMode": "Never"},
-                }),
-                &["c"],
-                false,
-                "a=Gracefully b=Gracefully",
-            ),
-            (
-                "two that stay, of one that fails",
-                &json!({
-                    "cluster": {"purgeMode": "Never"},
-                    "application": {"decisionConditions": {}, "purgeMode": "Directly"},
-                }),
-                &["c"],
-                false,
-                "a=Never b=Never",
-            ),
-            (
-                "two as before of one that fails",
-                &failing,
-                &["c"],
-                false,
-                "a=Gracefully b=Gracefully",
-            ),
-            ("fenced", &fenced, &["b"], false, ""),
+        let (one, two) = ("a=Gracefully", "a=Gracefully b=Gracefully");
+        for (what, failover, chosen, expected) in [
+            ("all move", &none, &["c"][..], two),
+            ("one stays", &none, &["b", "c"], one),
+            ("none is dropped", &none, &["a", "b"], ""),
+            ("graceful", &cluster("Graciously"), &["b"], one),
+            ("never removed", &cluster("Never"), &["b"], "a=Never"),
+            ("two as before", &cluster("Immediately"), &["b"], one),
+            ("two modes", &modes("Immediately", "Never"), &["c"], two),
+            ("failing, two stay", &never, &["c"], "a=Never b=Never"),
+            ("failing, two as before", &failing, &["c"], two),
+            ("fenced", &fenced, &["b"], ""),
         ] {
-            assert_eq!(kept(failover, chosen, has_left), expected, "{what}");
+            assert_eq!(kept(failover, chosen, false), expected, "{what}");
         }
+        let with_its_cluster = kept(&none, &["c"], true);
+        assert_eq!(with_its_cluster, "b=Gracefully", "one goes with it");
         for (what, failover, expected) in [
             ("never two", cluster("Immediately"), ""),
             ("never two of one that fails", failing, ""),
-            (
-                "it stays in spite of that",
-                json!({
-                    "cluster": {"purgeMode": "Never"},
-                    "application": {"decisionConditions": {}, "purgeMode": "Directly"},
-                }),
-                "a=Never",
-            ),
-            ("graceful", none, "a=Gracefully"),
+            ("it stays in spite of that", never, "a=Never"),
+            ("graceful", none, one),
         ] {
-            assert_eq!(
-                kept_of(&[("a", 2)], &failover, &["b"], false),
-                expected,
-                "{what}"
-            );
+            let found = kept_of(&[("a", 2)], &failover, &["b"], false);
+            assert_eq!(found, expected, "{what}");
         }
     }
 }

@@ -15,105 +15,76 @@ fn with(mut spec: Value, field: &str, value: Value) -> Value {
     spec
 }
 
-fn reasons(found: &[Finding]) -> Vec<&'static str> {
-    found.iter().map(|finding| finding.reason).collect()
+fn reasons(found: &[Finding]) -> String {
+    let reasons: Vec<_> = found.iter().map(|finding| finding.reason).collect();
+    reasons.join(" ")
+}
+
+fn settings(gates: &str) -> Settings {
+    Settings {
+        feature_gates: gates.parse().unwrap(),
+        ..Settings::default()
+    }
 }
 
 #[test]
 fn what_can_never_work_is_found_without_a_look_at_the_fleet() {
-    let web = || selecting("apps/v1", "Deployment", "web");
     let scope = Scope::new("batch", &[]).unwrap();
-    let preserving = |mode: &str, fenced_after: Option<u32>| {
-        let fencing = fenced_after.map(|it| json!({ "afterSeconds": it }));
-        let state = json!({ "rules": [{ "aliasLabelName": "job", "jsonPath": "{.id}" }] });
-        let cluster = json!({ "purgeMode": mode, "fencing": fencing, "statePreservation": state });
-        with(web(), "failover", json!({ "cluster": cluster }))
+    let found = |of: Value| reasons(&written(&spec(of), Some("shop"), &scope));
+    let rbac = "rbac.authorization.k8s.io/v1";
+    for (api_version, kind, name, expected) in [
+        ("apps/v1", "Deployment", "web", ""),
+        ("apps/v1", "Deploymnt", "web", "UnknownKind"),
+        // A kind of the fleet's own, and a skipped one.
+        ("work.karmada.io/v1alpha1", "Work", "w", "KindNotPropagated"),
+        ("batch/v1", "Job", "j", "KindNotPropagated"),
+        // A name without a binding.
+        (rbac, "Role", "a_b", "InvalidName"),
+    ] {
+        let found = found(selecting(api_version, kind, name));
+        assert_eq!(found, expected, "{kind} {name}");
+    }
+    let elsewhere = json!({ "apiVersion": "v1", "kind": "Secret", "namespace": "other" });
+    let elsewhere = json!({ "resourceSelectors": [elsewhere] });
+    assert_eq!(found(elsewhere), "NothingSelected");
+    let source = json!({ "priorityClassSource": "PodPriorityClass", "priorityClassName": "x" });
+    let web = selecting("apps/v1", "Deployment", "web");
+    let web = with(web, "schedulePriority", source);
+    assert_eq!(found(web), "UnknownPriorityClass");
+}
+
+#[test]
+fn constraints_and_state_that_nothing_uses_are_found() {
+    let found = |field: &str, value: Value| {
+        let web = with(selecting("apps/v1", "Deployment", "web"), field, value);
+        reasons(&written(&spec(web), Some("shop"), &Scope::default()))
     };
-    let spreading = |preference: &str, weights: Value| {
-        let one = json!({ "spreadByField": "cluster", "maxGroups": 1 });
+    let one = json!({ "spreadByField": "cluster", "maxGroups": 1 });
+    let room = json!({ "dynamicWeight": "AvailableReplicas" });
+    for (preference, weights, expected) in [
+        ("Weighted", Value::Null, "SpreadIgnored"),
+        ("Weighted", room, ""),
+        ("Aggregated", Value::Null, ""),
+    ] {
         let division = json!({
             "replicaSchedulingType": "Divided", "replicaDivisionPreference": preference,
             "weightPreference": weights,
         });
         let placement = json!({ "spreadConstraints": [one], "replicaScheduling": division });
-        with(web(), "placement", placement)
-    };
-    let dynamic = json!({ "dynamicWeight": "AvailableReplicas" });
-    let unused = &["StatePreservationUnused"][..];
-    for (what, of, expected) in [
-        ("a sound one", web(), &[][..]),
-        (
-            "another source of priorities",
-            with(
-                web(),
-                "schedulePriority",
-                json!({ "priorityClassSource": "PodPriorityClass", "priorityClassName": "x" }),
-            ),
-            &["UnknownPriorityClass"],
-        ),
-        (
-            "a slip",
-            selecting("apps/v1", "Deploymnt", "web"),
-            &["UnknownKind"],
-        ),
-        (
-            "a reserved kind",
-            selecting("work.karmada.io/v1alpha1", "Work", "w"),
-            &["KindNotPropagated"],
-        ),
-        (
-            "a skipped kind",
-            selecting("batch/v1", "Job", "j"),
-            &["KindNotPropagated"],
-        ),
-        (
-            "a name without a binding",
-            selecting("rbac.authorization.k8s.io/v1", "Role", "a_b"),
-            &["InvalidName"],
-        ),
-        (
-            "another namespace",
-            json!({ "resourceSelectors": [{ "apiVersion": "v1", "kind": "Secret", "namespace": "other" }] }),
-            &["NothingSelected"],
-        ),
-        (
-            "constraints beside weights",
-            spreading("Weighted", Value::Null),
-            &["SpreadIgnored"],
-        ),
-        (
-            "constraints beside room",
-            spreading("Weighted", dynamic),
-            &[],
-        ),
-        (
-            "constraints of few clusters",
-            spreading("Aggregated", Value::Null),
-            &[],
-        ),
-        (
-            "a state that is lost",
-            preserving("Gracefully", None),
-            unused,
-        ),
-        (
-            "one of a copy that stays",
-            preserving("Never", None),
-            unused,
-        ),
-        (
-            "one that is handed on",
-            preserving("Immediately", None),
-            &[],
-        ),
-        (
-            "one of a fenced copy",
-            preserving("Graciously", Some(60)),
-            &[],
-        ),
+        assert_eq!(found("placement", placement), expected, "{preference}");
+    }
+    let state = json!({ "rules": [{ "aliasLabelName": "job", "jsonPath": "{.id}" }] });
+    let unused = "StatePreservationUnused";
+    for (mode, fenced_after, expected) in [
+        ("Gracefully", None, unused),
+        ("Never", None, unused),
+        ("Immediately", None, ""),
+        ("Graciously", Some(60), ""),
     ] {
-        let found = written(&spec(of), Some("shop"), &scope);
-        assert_eq!(reasons(&found), expected, "{what}: {found:?}");
+        let fencing = fenced_after.map(|it| json!({ "afterSeconds": it }));
+        let cluster = json!({ "purgeMode": mode, "fencing": fencing, "statePreservation": state });
+        let found = found("failover", json!({ "cluster": cluster }));
+        assert_eq!(found, expected, "{mode} {fenced_after:?}");
     }
 }
 
@@ -124,14 +95,14 @@ fn a_namespace_of_which_nothing_is_propagated_is_found_once() {
         let selector = |name: &str| json!({ "apiVersion": "v1", "kind": "Secret", "name": name, "namespace": namespace });
         json!({ "resourceSelectors": [selector("a"), selector("b")] })
     };
-    let left_out = &["NamespaceNotPropagated"][..];
+    let left_out = "NamespaceNotPropagated";
     for (named, own, expected) in [
         (json!("kube-system"), None, left_out),
         (json!("karmada-system"), None, left_out),
-        (json!("shop"), None, &[]),
-        (Value::Null, None, &[]),
+        (json!("shop"), None, ""),
+        (Value::Null, None, ""),
         (Value::Null, Some("kube-system"), left_out),
-        (Value::Null, Some("shop"), &[]),
+        (Value::Null, Some("shop"), ""),
     ] {
         let found = written(&spec(secrets(named)), own, &scope);
         assert_eq!(reasons(&found), expected, "{own:?}: {found:?}");
@@ -209,96 +180,47 @@ fn a_policy_in_a_namespace_is_told_that_it_selects_no_kind_without_one() {
 
 #[test]
 fn what_the_fleet_lacks_is_found_with_what_to_do() {
-    let web = || selecting("apps/v1", "Deployment", "web");
+    let found = |of: Value| {
+        let found = missing(&spec(of), &Scope::default(), &Fleet);
+        assert!(found.iter().all(|it| it.note.starts_with("spec.")));
+        reasons(&found)
+    };
+    let reviews = "authentication.k8s.io/v1";
+    for (api_version, kind, name, expected) in [
+        ("apps/v1", "Deployment", "web", ""),
+        ("apps/v1", "Deployment", "wbe", "NothingSelected"),
+        ("example.com/v1", "Gizmo", "g", "UnknownKind"),
+        (reviews, "TokenReview", "t", "KindNotPropagated"),
+        ("example.com/v1", "Broken", "b", "KindNotListed"),
+    ] {
+        let found = found(selecting(api_version, kind, name));
+        assert_eq!(found, expected, "{kind} {name}");
+    }
     let class = |name: &str| json!({ "priorityClassSource": "KubePriorityClass", "priorityClassName": name });
     let on = |clusters: Value| json!({ "clusterAffinity": { "clusterNames": clusters } });
-    for (what, of, expected) in [
-        ("a sound one", web(), &[][..]),
-        (
-            "nothing of the name",
-            selecting("apps/v1", "Deployment", "wbe"),
-            &["NothingSelected"],
-        ),
-        (
-            "an unknown kind",
-            selecting("example.com/v1", "Gizmo", "g"),
-            &["UnknownKind"],
-        ),
-        (
-            "a kind that cannot be listed by anybody",
-            selecting("authentication.k8s.io/v1", "TokenReview", "t"),
-            &["KindNotPropagated"],
-        ),
-        (
-            "a kind whose list fails",
-            selecting("example.com/v1", "Broken", "b"),
-            &["KindNotListed"],
-        ),
-        (
-            "a class",
-            with(web(), "schedulePriority", class("high")),
-            &[],
-        ),
-        (
-            "an unknown class",
-            with(web(), "schedulePriority", class("hihg")),
-            &["UnknownPriorityClass"],
-        ),
-        (
-            "override policies",
-            with(web(), "dependentOverrides", json!(["images"])),
-            &[],
-        ),
-        (
-            "a missing override policy",
-            with(web(), "dependentOverrides", json!(["images", "nosuch"])),
-            &["DependentOverrides"],
-        ),
-        (
-            "a cluster",
-            with(web(), "placement", on(json!(["m1"]))),
-            &[],
-        ),
-        (
-            "an unknown cluster",
-            with(web(), "placement", on(json!(["m1", "nosuch"]))),
-            &["UnknownCluster"],
-        ),
-        (
-            "an unknown cluster that is suspended",
-            with(
-                web(),
-                "suspension",
-                json!({ "dispatchingOnClusters": { "clusterNames": ["m1", "nosuch"] } }),
-            ),
-            &["UnknownCluster"],
-        ),
-        (
-            "an unknown cluster of a later group",
-            with(
-                web(),
-                "placement",
-                json!({ "clusterAffinities": [
-                { "affinityName": "a", "clusterNames": ["m1"] }, { "affinityName": "b", "clusterNames": ["nosuch"] },
-            ] }),
-            ),
-            &["UnknownCluster"],
-        ),
+    let later = json!({ "clusterAffinities": [
+        { "affinityName": "a", "clusterNames": ["m1"] },
+        { "affinityName": "b", "clusterNames": ["nosuch"] },
+    ] });
+    let suspended = json!({ "dispatchingOnClusters": { "clusterNames": ["m1", "nosuch"] } });
+    let two = json!(["images", "nosuch"]);
+    for (field, value, expected) in [
+        ("schedulePriority", class("high"), ""),
+        ("schedulePriority", class("hihg"), "UnknownPriorityClass"),
+        ("dependentOverrides", json!(["images"]), ""),
+        ("dependentOverrides", two, "DependentOverrides"),
+        ("placement", on(json!(["m1"])), ""),
+        ("placement", on(json!(["m1", "nosuch"])), "UnknownCluster"),
+        ("placement", later, "UnknownCluster"),
+        ("suspension", suspended, "UnknownCluster"),
     ] {
-        let found = missing(&spec(of), &Scope::default(), &Fleet);
-        assert_eq!(reasons(&found), expected, "{what}: {found:?}");
-        if let Some(finding) = found.first() {
-            assert!(finding.note.starts_with("spec."), "{what}: {finding:?}");
-        }
+        let web = selecting("apps/v1", "Deployment", "web");
+        assert_eq!(found(with(web, field, value.clone())), expected, "{value}");
     }
 }
 
 #[test]
 fn failover_that_a_gate_switches_off_is_told_on_the_policy() {
-    let settings = |gates: &str| Settings {
-        feature_gates: gates.parse().unwrap(),
-        ..Settings::default()
-    };
     let state = json!({ "rules": [{ "aliasLabelName": "job", "jsonPath": "{.id}" }] });
     let application = |mode: &str| {
         json!({ "application": {
@@ -307,30 +229,19 @@ fn failover_that_a_gate_switches_off_is_told_on_the_policy() {
     };
     let cluster = json!({ "cluster": { "statePreservation": state } });
     let off = "Failover=false,GracefulEviction=false,StatefulFailoverInjection=false";
+    let both = "GracefulEvictionDisabled StatePreservationOff";
     let on = "Failover=true,GracefulEviction=true,StatefulFailoverInjection=true";
     for (failover, gates, expected) in [
-        (json!({ "cluster": {} }), off, &["FailoverOff"][..]),
-        (json!({ "cluster": {} }), on, &[]),
-        (
-            application("Graciously"),
-            off,
-            &["GracefulEvictionDisabled", "StatePreservationOff"],
-        ),
-        (application("Directly"), off, &["StatePreservationOff"]),
-        (application("Gracefully"), on, &[]),
-        (
-            cluster.clone(),
-            off,
-            &["FailoverOff", "StatePreservationOff"],
-        ),
-        (cluster, on, &[]),
-        (json!(null), off, &[]),
+        (json!({ "cluster": {} }), off, "FailoverOff"),
+        (json!({ "cluster": {} }), on, ""),
+        (application("Graciously"), off, both),
+        (application("Directly"), off, "StatePreservationOff"),
+        (application("Gracefully"), on, ""),
+        (cluster.clone(), off, "FailoverOff StatePreservationOff"),
+        (cluster, on, ""),
+        (json!(null), off, ""),
     ] {
-        let spec = spec(with(
-            selecting("apps/v1", "Deployment", "web"),
-            "failover",
-            failover.clone(),
-        ));
+        let spec = spec(json!({ "failover": failover }));
         let found = switched_off(&spec, &settings(gates));
         assert_eq!(reasons(&found), expected, "{failover} with {gates}");
     }
@@ -342,19 +253,15 @@ fn preemption_and_priorities_that_a_gate_switches_off_are_told_on_the_policy() {
     let off = "PropagationPolicyPreemption=false,PriorityBasedScheduling=false";
     let on = "PropagationPolicyPreemption=true,PriorityBasedScheduling=true";
     for (field, value, gates, expected) in [
-        ("preemption", json!("Always"), off, &["PreemptionOff"][..]),
-        ("preemption", json!("Always"), on, &[]),
-        ("preemption", json!("Never"), off, &[]),
-        ("schedulePriority", class.clone(), off, &["PriorityOff"]),
-        ("schedulePriority", class, on, &[]),
+        ("preemption", json!("Always"), off, "PreemptionOff"),
+        ("preemption", json!("Always"), on, ""),
+        ("preemption", json!("Never"), off, ""),
+        ("schedulePriority", class.clone(), off, "PriorityOff"),
+        ("schedulePriority", class, on, ""),
     ] {
         let web = selecting("apps/v1", "Deployment", "web");
         let spec = spec(with(web, field, value.clone()));
-        let settings = Settings {
-            feature_gates: gates.parse().unwrap(),
-            ..Settings::default()
-        };
-        let found = switched_off(&spec, &settings);
+        let found = switched_off(&spec, &settings(gates));
         assert_eq!(reasons(&found), expected, "{field}: {value} with {gates}");
     }
 }
@@ -362,10 +269,10 @@ fn preemption_and_priorities_that_a_gate_switches_off_are_told_on_the_policy() {
 #[test]
 fn a_return_that_another_scheduler_rules_out_is_told_on_the_policy() {
     for (mode, scheduler, expected) in [
-        ("WhenHealthy", json!("other"), &["FailbackOff"][..]),
-        ("WhenHealthy", json!("default-scheduler"), &[]),
-        ("WhenHealthy", json!(null), &[]),
-        ("Never", json!("other"), &[]),
+        ("WhenHealthy", json!("other"), "FailbackOff"),
+        ("WhenHealthy", json!("default-scheduler"), ""),
+        ("WhenHealthy", json!(null), ""),
+        ("Never", json!("other"), ""),
     ] {
         let failover = json!({ "cluster": { "failback": { "mode": mode } } });
         let web = with(
@@ -374,11 +281,7 @@ fn a_return_that_another_scheduler_rules_out_is_told_on_the_policy() {
             failover,
         );
         let spec = spec(with(web, "schedulerName", scheduler.clone()));
-        let settings = Settings {
-            feature_gates: "Failover=true".parse().unwrap(),
-            ..Settings::default()
-        };
-        let found = switched_off(&spec, &settings);
+        let found = switched_off(&spec, &settings("Failover=true"));
         assert_eq!(reasons(&found), expected, "{mode} with {scheduler}");
     }
 }
@@ -393,11 +296,7 @@ fn dependencies_that_a_gate_keeps_at_home_are_told_on_the_policy() {
         (true, application, "", None),
     ] {
         let spec = spec(json!({ "propagateDeps": propagate_deps, "failover": failover }));
-        let settings = Settings {
-            feature_gates: gates.parse().unwrap(),
-            ..Settings::default()
-        };
-        let found = switched_off(&spec, &settings);
+        let found = switched_off(&spec, &settings(gates));
         let told = found.first().map(|finding| {
             assert_eq!(finding.reason, "DependenciesStayBehind");
             assert!(finding.note.contains("PropagateDeps"), "{finding:?}");
