@@ -251,66 +251,21 @@ mod tests {
 
     #[test]
     fn a_store_is_led_unless_another_one_or_two_agents_say_that_it_is_old() {
-        let all = |entries: &[(&str, u64)]| -> BTreeMap<String, u64> {
-            let entries = entries.iter();
-            entries
-                .map(|(name, epoch)| ((*name).to_owned(), *epoch))
-                .collect()
-        };
-        for (what, own, seen, clusters, elsewhere, expected) in [
-            ("at rest", 0, &[][..], 3, &[][..], "lead"),
-            (
-                "the standby is idle",
-                1,
-                &[],
-                3,
-                &[("https://b", 1)],
-                "lead",
-            ),
-            (
-                "the standby is an older copy",
-                2,
-                &[],
-                3,
-                &[("https://b", 1)],
-                "lead",
-            ),
-            (
-                "the standby was promoted",
-                1,
-                &[],
-                3,
-                &[("https://b", 2)],
-                "superseded",
-            ),
-            ("an agent was elsewhere", 1, &[("m1", 2)], 3, &[], "doubt"),
-            (
-                "two agents were elsewhere",
-                1,
-                &[("m1", 2), ("m2", 2)],
-                3,
-                &[],
-                "superseded",
-            ),
-            (
-                "the only agent was elsewhere",
-                1,
-                &[("m1", 2)],
-                1,
-                &[],
-                "superseded",
-            ),
-            (
-                "promoted again since",
-                3,
-                &[("m1", 2), ("m2", 2)],
-                3,
-                &[("https://b", 2)],
-                "lead",
-            ),
-            ("a store without clusters", 0, &[], 0, &[], "lead"),
+        for (what, own, ahead, clusters, elsewhere, expected) in [
+            ("at rest", 0, 0, 3, None, "lead"),
+            ("the standby is idle", 1, 0, 3, Some(1), "lead"),
+            ("the standby is an older copy", 2, 0, 3, Some(1), "lead"),
+            ("the standby was promoted", 1, 0, 3, Some(2), "superseded"),
+            ("an agent was elsewhere", 1, 1, 3, None, "doubt"),
+            ("two agents were elsewhere", 1, 2, 3, None, "superseded"),
+            ("the only agent was there", 1, 1, 1, None, "superseded"),
+            ("promoted again since", 3, 2, 3, Some(2), "lead"),
+            ("a store without clusters", 0, 0, 0, None, "lead"),
         ] {
-            let verdict = judge(own, &all(seen), clusters, &all(elsewhere));
+            let seen = (1..=ahead).map(|n| (format!("m{n}"), 2)).collect();
+            let elsewhere = elsewhere.into_iter();
+            let elsewhere = elsewhere.map(|epoch| ("https://b".to_owned(), epoch));
+            let verdict = judge(own, &seen, clusters, &elsewhere.collect());
             let found = match &verdict {
                 Verdict::Lead => "lead",
                 Verdict::Doubt(_) => "doubt",

@@ -170,68 +170,34 @@ mod tests {
         ] {
             assert_eq!(judge(&facts, start + s(now)), expected, "{now}");
         }
-        let confirmed = |after, grace| Facts {
-            confirmed: Some(Times { after, grace }),
-            ..facts.clone()
-        };
-        for (what, facts, expected) in [
-            (
-                "the agent has a longer time yet",
-                confirmed(200, 30),
-                waits(262),
-            ),
-            (
-                "the policy has a longer time by now",
-                confirmed(50, 30),
-                waits(161),
-            ),
-            ("its pods take long", confirmed(100, 600), waits(731)),
-            (
-                "no agent",
-                Facts {
-                    has_agent: false,
-                    ..facts.clone()
-                },
-                Verdict::Unfenced(Unfenced::Push),
-            ),
-            (
-                "no lease",
-                Facts {
-                    last_change: None,
-                    ..facts.clone()
-                },
-                Verdict::Unfenced(Unfenced::NoLease),
-            ),
-            (
-                "an older agent",
-                Facts {
-                    last_change: facts.last_change.clone().map(|last_change| LeaseChange {
-                        fences: false,
-                        ..last_change
-                    }),
-                    ..facts.clone()
-                },
-                Verdict::Unfenced(Unfenced::OtherAgent),
-            ),
-            (
-                "not confirmed",
-                Facts {
-                    confirmed: None,
-                    ..facts.clone()
-                },
-                Verdict::Unfenced(Unfenced::Unconfirmed),
-            ),
-            (
-                "refused",
-                Facts {
-                    confirmed: None,
-                    refused: Some("too short".to_owned()),
-                    ..facts.clone()
-                },
-                Verdict::Unfenced(Unfenced::Refused("too short".to_owned())),
-            ),
+        for (what, after, grace, time) in [
+            ("the agent has a longer time yet", 200, 30, 262),
+            ("the policy has a longer time by now", 50, 30, 161),
+            ("its pods take long", 100, 600, 731),
         ] {
-            assert_eq!(judge(&facts, start), expected, "{what}");
+            let confirmed = Some(Times { after, grace });
+            let facts = Facts {
+                confirmed,
+                ..facts.clone()
+            };
+            assert_eq!(judge(&facts, start), waits(time), "{what}");
+        }
+        let older = |it: &mut Facts| it.last_change.as_mut().unwrap().fences = false;
+        let refused = |it: &mut Facts| {
+            it.confirmed = None;
+            it.refused = Some("too short".to_owned());
+        };
+        let unfenced: [(fn(&mut Facts), Unfenced); 5] = [
+            (|it| it.has_agent = false, Unfenced::Push),
+            (|it| it.last_change = None, Unfenced::NoLease),
+            (older, Unfenced::OtherAgent),
+            (|it| it.confirmed = None, Unfenced::Unconfirmed),
+            (refused, Unfenced::Refused("too short".to_owned())),
+        ];
+        for (change, expected) in unfenced {
+            let mut facts = facts.clone();
+            change(&mut facts);
+            assert_eq!(judge(&facts, start), Verdict::Unfenced(expected));
         }
     }
 }

@@ -207,83 +207,57 @@ mod tests {
         .unwrap()
     }
 
+    /// Checks changes of one part: image, operator, value, and what the image becomes.
+    fn check(component: &str, cases: &[(&str, &str, &str, &str)]) {
+        for (image, operator, value, expected) in cases {
+            let overrider = overrider(component, operator, value);
+            let changed = change(image, &overrider);
+            assert_eq!(changed.as_deref(), Ok(*expected), "{image} {overrider:?}");
+        }
+    }
+
     #[test]
     fn one_part_of_a_reference_is_changed() {
         let digested = format!("quay.io/team/app@{DIGEST}");
+        // Of both, the digest says what is pulled: another registry does not change that.
         let both = format!("app:v1@{DIGEST}");
-        for (image, component, operator, value, expected) in [
-            (
-                "nginx",
-                "Registry",
-                "replace",
-                "eu.example.com:5000",
-                "eu.example.com:5000/nginx",
-            ),
-            (
-                "quay.io/a/b:v1",
-                "Registry",
-                "replace",
-                "eu.io",
-                "eu.io/a/b:v1",
-            ),
-            (
-                "quay.io/a/b:v1",
-                "Registry",
-                "add",
-                ".cn",
-                "quay.io.cn/a/b:v1",
-            ),
-            ("localhost/b", "Registry", "remove", "", "b"),
-            (
-                "library/nginx",
-                "Registry",
-                "add",
-                "eu.io",
-                "eu.io/library/nginx",
-            ),
-            (
-                "quay.io:443/a/b",
-                "Repository",
-                "replace",
-                "c/d",
-                "quay.io:443/c/d",
-            ),
-            ("a/b:v1", "Repository", "add", "-arm", "a/b-arm:v1"),
-            ("a/b:v1", "Tag", "add", "-eu", "a/b:v1-eu"),
-            ("a/b", "Tag", "add", "v2", "a/b:v2"),
-            ("a/b:v1", "Tag", "replace", DIGEST, &format!("a/b@{DIGEST}")),
-            (&digested, "Tag", "replace", "v3", "quay.io/team/app:v3"),
-            (&digested, "Tag", "remove", "", "quay.io/team/app"),
-            ("a/b:v1", "Tag", "replace", "not a tag", "a/b:v1"),
-            ("a/b:v1", "Tag", "replace", "", "a/b:v1"),
-            (&digested, "Tag", "replace", "", &digested),
-            ("a/b", "Tag", "add", "", "a/b"),
-            ("host:5000/b", "Tag", "remove", "", "host:5000/b"),
-            // Of both, the digest says what is pulled: another registry does not change that.
-            (
-                &both,
-                "Registry",
-                "replace",
-                "eu.io",
-                &format!("eu.io/app:v1@{DIGEST}"),
-            ),
-            (
-                &both,
-                "Repository",
-                "replace",
-                "mirror/app",
-                &format!("mirror/app:v1@{DIGEST}"),
-            ),
-            (&both, "Tag", "replace", "v2", "app:v2"),
-            (&both, "Tag", "remove", "", "app"),
-        ] {
-            let overrider = overrider(component, operator, value);
-            assert_eq!(
-                change(image, &overrider).as_deref(),
-                Ok(expected),
-                "{image} {overrider:?}"
-            );
-        }
+        check(
+            "Registry",
+            &[
+                ("nginx", "replace", "eu.io:5000", "eu.io:5000/nginx"),
+                ("quay.io/a/b:v1", "replace", "eu.io", "eu.io/a/b:v1"),
+                ("quay.io/a/b:v1", "add", ".cn", "quay.io.cn/a/b:v1"),
+                ("localhost/b", "remove", "", "b"),
+                ("library/nginx", "add", "eu.io", "eu.io/library/nginx"),
+                (&both, "replace", "eu.io", &format!("eu.io/{both}")),
+            ],
+        );
+        let mirrored = format!("mirror/{both}");
+        check(
+            "Repository",
+            &[
+                ("quay.io:443/a/b", "replace", "c/d", "quay.io:443/c/d"),
+                ("a/b:v1", "add", "-arm", "a/b-arm:v1"),
+                (&both, "replace", "mirror/app", &mirrored),
+            ],
+        );
+        check(
+            "Tag",
+            &[
+                ("a/b:v1", "add", "-eu", "a/b:v1-eu"),
+                ("a/b", "add", "v2", "a/b:v2"),
+                ("a/b:v1", "replace", DIGEST, &format!("a/b@{DIGEST}")),
+                (&digested, "replace", "v3", "quay.io/team/app:v3"),
+                (&digested, "remove", "", "quay.io/team/app"),
+                ("a/b:v1", "replace", "not a tag", "a/b:v1"),
+                ("a/b:v1", "replace", "", "a/b:v1"),
+                (&digested, "replace", "", &digested),
+                ("a/b", "add", "", "a/b"),
+                ("host:5000/b", "remove", "", "host:5000/b"),
+                (&both, "replace", "v2", "app:v2"),
+                (&both, "remove", "", "app"),
+            ],
+        );
     }
 
     #[test]

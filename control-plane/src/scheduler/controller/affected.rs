@@ -150,8 +150,17 @@ mod tests {
         cluster, config_map, decoded, deployment, dynamic, placed,
     };
 
+    /// Returns a divided workload that no cluster took, and whose copy in `m1` is kept.
+    fn kept() -> ResourceBindingSpec {
+        let mut kept = deployment(3, &dynamic());
+        let task = json!([{"fromCluster": "m1", "reason": "NoClusterFit", "producer": "p"}]);
+        kept.graceful_eviction_tasks = serde_json::from_value(task).unwrap();
+        kept
+    }
+
     #[test]
     fn a_change_of_a_cluster_concerns_whom_it_may_move() {
+        use Effect::{AdmitsLess, AdmitsMore, Leaves, Moved};
         let only_m1 = json!({ "clusterAffinity": { "clusterNames": ["m1"] } });
         let (m1, m2) = (decoded(&cluster("m1", 10)), decoded(&cluster("m2", 10)));
         let divided = placed(deployment(3, &dynamic()), &[("m1", 3)]);
@@ -161,86 +170,39 @@ mod tests {
         let none = deployment(0, &only_m1);
         let waiting = deployment(3, &only_m1);
         let no_parts = deployment(0, &dynamic());
-        let mut kept = deployment(3, &dynamic());
-        let task = json!([{"fromCluster": "m1", "reason": "NoClusterFit", "producer": "p"}]);
-        kept.graceful_eviction_tasks = serde_json::from_value(task).unwrap();
+        let kept = kept();
         for (what, spec, effect, cluster, expected) in [
             // Not divided: where it may be, and is not, or where that may be over.
-            ("it may go there now", &copy, Effect::AdmitsMore, &m1, true),
-            ("it may not go there", &copy, Effect::AdmitsMore, &m2, false),
-            ("it is there", &copied, Effect::AdmitsMore, &m1, false),
-            (
-                "its cluster has other labels",
-                &copied,
-                Effect::Moved,
-                &m1,
-                true,
-            ),
-            (
-                "its cluster has labels that it does not ask for",
-                &narrowed,
-                Effect::Moved,
-                &m2,
-                true,
-            ),
-            (
-                "another one has other labels",
-                &copied,
-                Effect::Moved,
-                &m2,
-                false,
-            ),
-            ("its cluster leaves", &copied, Effect::Leaves, &m1, true),
-            ("another one leaves", &copied, Effect::Leaves, &m2, false),
-            ("what it has stays", &copied, Effect::AdmitsLess, &m1, false),
-            ("it waits anyway", &copy, Effect::AdmitsLess, &m1, false),
-            (
-                "its replicas wait",
-                &waiting,
-                Effect::AdmitsLess,
-                &m1,
-                false,
-            ),
+            ("it may go there now", &copy, AdmitsMore, &m1, true),
+            ("it may not go there", &copy, AdmitsMore, &m2, false),
+            ("it is there", &copied, AdmitsMore, &m1, false),
+            ("its cluster has other labels", &copied, Moved, &m1, true),
+            ("it has labels not asked for", &narrowed, Moved, &m2, true),
+            ("another one has other labels", &copied, Moved, &m2, false),
+            ("its cluster leaves", &copied, Leaves, &m1, true),
+            ("another one leaves", &copied, Leaves, &m2, false),
+            ("what it has stays", &copied, AdmitsLess, &m1, false),
+            ("it waits anyway", &copy, AdmitsLess, &m1, false),
+            ("its replicas wait", &waiting, AdmitsLess, &m1, false),
             // Scaled to zero: no cluster has it, and each that it may choose counts.
-            ("it may choose it", &none, Effect::AdmitsLess, &m1, true),
-            (
-                "it may not choose it",
-                &none,
-                Effect::AdmitsLess,
-                &m2,
-                false,
-            ),
-            ("it is back", &none, Effect::AdmitsMore, &m1, true),
+            ("it may choose it", &none, AdmitsLess, &m1, true),
+            ("it may not choose it", &none, AdmitsLess, &m2, false),
+            ("it is back", &none, AdmitsMore, &m1, true),
             // Divided: it stays, unless its cluster goes.
-            ("none of it", &no_parts, Effect::AdmitsLess, &m1, false),
-            ("less to go to", &divided, Effect::AdmitsLess, &m2, false),
-            (
-                "more room to go to",
-                &divided,
-                Effect::AdmitsMore,
-                &m2,
-                false,
-            ),
-            (
-                "its cluster is another",
-                &divided,
-                Effect::Moved,
-                &m1,
-                false,
-            ),
-            ("its cluster goes", &divided, Effect::Leaves, &m1, true),
-            ("another goes", &divided, Effect::Leaves, &m2, false),
-            ("its kept copy goes", &kept, Effect::Leaves, &m1, true),
-            ("another than that goes", &kept, Effect::Leaves, &m2, false),
-            ("it may stay", &kept, Effect::Moved, &m1, true),
-            ("it may stay again", &kept, Effect::AdmitsMore, &m1, true),
-            ("it may go elsewhere", &kept, Effect::AdmitsMore, &m2, false),
+            ("none of it", &no_parts, AdmitsLess, &m1, false),
+            ("less to go to", &divided, AdmitsLess, &m2, false),
+            ("more room to go to", &divided, AdmitsMore, &m2, false),
+            ("its cluster is another", &divided, Moved, &m1, false),
+            ("its cluster goes", &divided, Leaves, &m1, true),
+            ("another goes", &divided, Leaves, &m2, false),
+            ("its kept copy goes", &kept, Leaves, &m1, true),
+            ("another than that goes", &kept, Leaves, &m2, false),
+            ("it may stay", &kept, Moved, &m1, true),
+            ("it may stay again", &kept, AdmitsMore, &m1, true),
+            ("it may go elsewhere", &kept, AdmitsMore, &m2, false),
         ] {
-            assert_eq!(
-                Concerns::of(&[(effect, cluster)]).has(spec),
-                expected,
-                "{what}"
-            );
+            let found = Concerns::of(&[(effect, cluster)]).has(spec);
+            assert_eq!(found, expected, "{what}");
         }
     }
 
@@ -248,9 +210,6 @@ mod tests {
     async fn the_index_leaves_out_nothing_that_a_change_concerns() {
         let only_m1 = json!({ "clusterAffinity": { "clusterNames": ["m1"] } });
         let anywhere = json!({});
-        let mut kept = deployment(3, &dynamic());
-        let task = json!([{"fromCluster": "m1", "reason": "NoClusterFit", "producer": "p"}]);
-        kept.graceful_eviction_tasks = serde_json::from_value(task).unwrap();
         let specs = [
             config_map(&only_m1),
             config_map(&anywhere),
@@ -263,7 +222,7 @@ mod tests {
             deployment(3, &dynamic()),
             placed(deployment(3, &dynamic()), &[("m1", 3)]),
             placed(deployment(3, &dynamic()), &[("m1", 1), ("m2", 2)]),
-            kept,
+            kept(),
         ];
         let named = specs.iter().enumerate().map(|(number, spec)| {
             let metadata = json!({"namespace": "shop", "name": format!("w{number}")});

@@ -60,70 +60,33 @@ mod tests {
 
     #[test]
     fn a_job_is_asked_of_its_clusters_and_then_of_its_template() {
-        let done = json!({"conditions": [{"type": "Complete", "status": "True"}]});
         let report =
-            |cluster: &str, status: &Value| json!({"clusterName": cluster, "status": status});
-        let runs = json!({"active": 1});
-        for (what, clusters, reports, was_placed, template, expected) in [
-            ("new", vec![], json!([]), false, None, Some(false)),
-            ("left by all, unread", vec![], json!([]), true, None, None),
-            (
-                "left by all, done",
-                vec![],
-                json!([]),
-                true,
-                Some(true),
-                Some(true),
-            ),
-            (
-                "left by all, not done",
-                vec![],
-                json!([]),
-                true,
-                Some(false),
-                Some(false),
-            ),
-            (
-                "reported",
-                vec!["a"],
-                json!([report("a", &done)]),
-                true,
-                None,
-                Some(true),
-            ),
-            (
-                "runs",
-                vec!["a"],
-                json!([report("a", &runs)]),
-                true,
-                Some(true),
-                Some(false),
-            ),
-            (
-                "one silent",
-                vec!["a", "b"],
-                json!([report("a", &done)]),
-                true,
-                None,
-                None,
-            ),
-            (
-                "one runs",
-                vec!["a", "b"],
-                json!([report("b", &runs)]),
-                true,
-                None,
-                Some(false),
-            ),
-        ] {
+            |cluster: &str, status: Value| json!({"clusterName": cluster, "status": status});
+        let complete = json!({"conditions": [{"type": "Complete", "status": "True"}]});
+        let done = |cluster| report(cluster, complete.clone());
+        let runs = |cluster| report(cluster, json!({"active": 1}));
+        let spec = |clusters: &[&str]| -> ResourceBindingSpec {
             let targets: Vec<Value> = clusters.iter().map(|it| json!({"name": it})).collect();
-            let spec: ResourceBindingSpec = serde_json::from_value(json!({
+            serde_json::from_value(json!({
                 "resource": {"apiVersion": "batch/v1", "kind": "Job", "name": "sum"},
                 "clusters": targets,
             }))
-            .unwrap();
-            let reports: Vec<AggregatedStatusItem> = serde_json::from_value(reports).unwrap();
-            let found = completed(&spec, &reports, was_placed, || template);
+            .unwrap()
+        };
+        let new = completed(&spec(&[]), &[], false, || None);
+        assert_eq!(new, Some(false));
+        for (what, clusters, reports, template, expected) in [
+            ("left by all, unread", &[][..], vec![], None, None),
+            ("left by all, done", &[], vec![], Some(true), Some(true)),
+            ("and not done", &[], vec![], Some(false), Some(false)),
+            ("reported", &["a"], vec![done("a")], None, Some(true)),
+            ("runs", &["a"], vec![runs("a")], Some(true), Some(false)),
+            ("one silent", &["a", "b"], vec![done("a")], None, None),
+            ("one runs", &["a", "b"], vec![runs("b")], None, Some(false)),
+        ] {
+            let reports: Vec<AggregatedStatusItem> =
+                serde_json::from_value(Value::Array(reports)).unwrap();
+            let found = completed(&spec(clusters), &reports, true, || template);
             assert_eq!(found, expected, "{what}");
         }
     }
