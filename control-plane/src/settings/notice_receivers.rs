@@ -265,59 +265,35 @@ mod tests {
     #[test]
     fn what_is_not_allowed_is_named_with_what_is() {
         let url = "https://example.com";
-        for (receiver, words) in [
-            (json!({ "url": url }), &["name"][..]),
-            (json!({ "name": "A_b", "url": url }), &["A_b", "lower-case"]),
-            (json!({ "name": "a" }), &["\"a\"", "url", "urlFile"]),
-            (
-                json!({ "name": "a", "url": url, "urlFile": "/x" }),
-                &["not both"],
-            ),
-            (
-                json!({ "name": "a", "url": "ftp://x" }),
-                &["url", "https://"],
-            ),
-            (
-                json!({ "name": "a", "url": "https://u:pw@x/" }),
-                &["url", "password"],
-            ),
-            (
-                json!({ "name": "a", "url": url, "format": "mail" }),
-                &["format", "cloudevents, slack, teams, template"],
-            ),
-            (
-                json!({ "name": "a", "url": url, "format": "template" }),
-                &["template is required"],
-            ),
-            (
-                json!({ "name": "a", "url": url, "template": "x" }),
-                &["by no other"],
-            ),
-            (
-                json!({ "name": "a", "url": url, "contentType": "text/plain" }),
-                &["contentType"],
-            ),
-            (
-                json!({ "name": "a", "url": url, "phases": ["begin"] }),
-                &["phases", "\"begin\"", "began, held"],
-            ),
-            (
-                json!({ "name": "a", "url": url, "minimumSeverity": "high" }),
-                &["minimumSeverity", "info, warning, critical"],
-            ),
-            (
-                json!({ "name": "a", "url": url, "perMinute": 0 }),
-                &["perMinute", "1 to 600"],
-            ),
-            (
-                json!({ "name": "a", "secret": "s" }),
-                &["secret", "secretFile"],
-            ),
-        ] {
+        let refuse = |receiver: Value, words: &[&str]| {
             let error = read(&json!([receiver])).unwrap_err();
             let found = words.iter().all(|it| error.contains(it));
             assert!(found && error.contains(FLAG), "{words:?}: {error}");
             assert!(!error.contains("pw"), "no secret is quoted: {error}");
+        };
+        refuse(json!({ "url": url }), &["name"]);
+        refuse(json!({ "name": "a" }), &["\"a\"", "url", "urlFile"]);
+        let secret = json!({ "name": "a", "secret": "s" });
+        refuse(secret, &["secret", "secretFile"]);
+        let formats = "cloudevents, slack, teams, template";
+        let severities = ["minimumSeverity", "info, warning, critical"];
+        for (field, value, words) in [
+            ("name", json!("A_b"), &["A_b", "lower-case"][..]),
+            ("urlFile", json!("/x"), &["not both"]),
+            ("url", json!("ftp://x"), &["url", "https://"]),
+            ("url", json!("https://u:pw@x/"), &["url", "password"]),
+            ("format", json!("mail"), &["format", formats]),
+            ("format", json!("template"), &["template is required"]),
+            ("template", json!("x"), &["by no other"]),
+            ("contentType", json!("text/plain"), &["contentType"]),
+            ("phases", json!(["begin"]), &["phases", "\"begin\""]),
+            ("phases", json!(["begin"]), &["began, held"]),
+            ("minimumSeverity", json!("high"), &severities),
+            ("perMinute", json!(0), &["perMinute", "1 to 600"]),
+        ] {
+            let mut receiver = json!({ "name": "a", "url": url });
+            receiver[field] = value;
+            refuse(receiver, words);
         }
         let twice = json!({ "name": "a", "url": url });
         let error = read(&json!([twice, twice])).unwrap_err();

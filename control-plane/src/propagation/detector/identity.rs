@@ -90,61 +90,31 @@ mod tests {
         owner(&held, &key(), uid)
     }
 
+    /// Returns the resource of a binding of another group's kind of this name.
+    fn foreign() -> Value {
+        resource("batch.volcano.sh/v1alpha1", Some("v"))
+    }
+
     fn other(resource: &Value) -> Owner {
         Owner::Other(serde_json::from_value(resource.clone()).unwrap())
     }
 
     #[test]
     fn the_uid_of_its_controller_decides_whose_a_binding_is() {
+        use Owner::Template;
         let former = || Owner::Former { uid: "old".into() };
         let job = |uid| resource("batch/v1", Some(uid));
-        let foreign = resource("batch.volcano.sh/v1alpha1", Some("v"));
         let older = |group| resource(group, Some("u"));
+        let u = Some("u");
         for (what, controller, resource, uid, expected) in [
-            ("its own", "u", job("u"), Some("u"), Owner::Template),
-            (
-                "its own, of another version",
-                "u",
-                older("batch/v1beta1"),
-                Some("u"),
-                Owner::Template,
-            ),
-            (
-                "its own, of another group",
-                "u",
-                older("extensions/v1"),
-                Some("u"),
-                Owner::Template,
-            ),
-            ("a former one's", "old", job("old"), Some("u"), former()),
-            (
-                "a former one's that names the present one",
-                "old",
-                job("u"),
-                Some("u"),
-                former(),
-            ),
-            (
-                "of another group",
-                "v",
-                foreign.clone(),
-                Some("u"),
-                other(&foreign),
-            ),
-            (
-                "of a template that is not known",
-                "v",
-                job("v"),
-                None,
-                Owner::Template,
-            ),
-            (
-                "of another group, not known either",
-                "v",
-                foreign.clone(),
-                None,
-                other(&foreign),
-            ),
+            ("its own", "u", job("u"), u, Template),
+            ("another version", "u", older("batch/v1beta1"), u, Template),
+            ("another group", "u", older("extensions/v1"), u, Template),
+            ("a former one's", "old", job("old"), u, former()),
+            ("a former one's, named anew", "old", job("u"), u, former()),
+            ("of another group", "v", foreign(), u, other(&foreign())),
+            ("of an unknown template", "v", job("v"), None, Template),
+            ("neither is known", "v", foreign(), None, other(&foreign())),
         ] {
             let got = owner_of(Some(controller), &resource, uid);
             assert_eq!(got, expected, "{what}");
@@ -153,22 +123,16 @@ mod tests {
 
     #[test]
     fn a_binding_without_a_controller_belongs_to_the_template_that_it_names() {
-        let foreign = resource("batch.volcano.sh/v1alpha1", Some("v"));
+        use Owner::Template;
+        let u = Some("u");
         for (what, resource, expected) in [
-            ("no uid", resource("batch/v1", None), Owner::Template),
-            (
-                "that of a former one, which it outlived",
-                resource("batch/v1", Some("old")),
-                Owner::Template,
-            ),
-            (
-                "its uid, in another group",
-                resource("extensions/v1", Some("u")),
-                Owner::Template,
-            ),
-            ("another object", foreign.clone(), other(&foreign)),
+            ("no uid", resource("batch/v1", None), Template),
+            // It outlived a former one.
+            ("another uid", resource("batch/v1", Some("old")), Template),
+            ("another group", resource("extensions/v1", u), Template),
+            ("another object", foreign(), other(&foreign())),
         ] {
-            assert_eq!(owner_of(None, &resource, Some("u")), expected, "{what}");
+            assert_eq!(owner_of(None, &resource, u), expected, "{what}");
         }
     }
 

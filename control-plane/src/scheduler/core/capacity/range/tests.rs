@@ -36,56 +36,23 @@ fn reported(spec: &Value, cores: i64, pods: i64, counts: &Value) -> Capacity {
 
 #[test]
 fn a_range_grows_by_no_more_than_fits_into_the_room_that_was_gained() {
+    use GradeRule::{Averages, Ignored, Minimums};
     // From a tenth of a core to a core.
     let mut range = Range::of(Some(&asking(&[(CPU, 100)])));
     range.include(Some(&asking(&[(CPU, 1_000)])));
+    let three = nodes(1, 3, 10);
     for (what, before, now, rule, expected) in [
-        (
-            "a core more",
-            sums(10, 1_000),
-            sums(11, 1_000),
-            GradeRule::Minimums,
-            10,
-        ),
-        (
-            "cores enough, and more pods",
-            sums(100, 5),
-            sums(100, 50),
-            GradeRule::Minimums,
-            45,
-        ),
-        (
-            "a core more, whatever nodes there are",
-            nodes(1, 3, 10),
-            nodes(1, 3, 11),
-            GradeRule::Ignored,
-            10,
-        ),
-        (
-            "a node of a core more",
-            nodes(1, 3, 10),
-            nodes(1, 4, 10),
-            GradeRule::Minimums,
-            10,
-        ),
+        ("one core", &sums(10, 1_000), &sums(11, 1_000), Minimums, 10),
+        // There are cores enough.
+        ("more pods", &sums(100, 5), &sums(100, 50), Minimums, 45),
+        ("nodes do not count", &three, &nodes(1, 3, 11), Ignored, 10),
+        ("one node more", &three, &nodes(1, 4, 10), Minimums, 10),
         // Of these nobody knows what each node has gained: 108 of the least fit where 9 of the
         // greatest did, and 60 where 3 did.
-        (
-            "a core more on the same nodes",
-            nodes(1, 3, 10),
-            nodes(1, 3, 11),
-            GradeRule::Averages,
-            99,
-        ),
-        (
-            "better nodes",
-            nodes(1, 3, 10),
-            nodes(2, 3, 10),
-            GradeRule::Minimums,
-            57,
-        ),
+        ("on the same nodes", &three, &nodes(1, 3, 11), Averages, 99),
+        ("better nodes", &three, &nodes(2, 3, 10), Minimums, 57),
     ] {
-        assert_eq!(range.growth(Some(&before), &now, rule), expected, "{what}");
+        assert_eq!(range.growth(Some(before), now, rule), expected, "{what}");
     }
 }
 
