@@ -282,87 +282,56 @@ mod tests {
 
     #[test]
     fn what_a_role_says_is_refused_by_the_name_of_the_field() {
+        let demoted = json!({"type": "Demoted", "status": "True"});
+        let demoted = json!({"path": null, "value": null, "condition": demoted});
+        let by_force = json!({"whenUnreachable": "Promote", "demotionSeconds": 1});
+        let without_status = json!({"demoted": {"condition": {"type": "A"}}});
         for (edit, expected) in [
             (json!({}), &[][..]),
-            (
-                json!({"demoted": {"path": null, "value": null, "condition": {"type": "Demoted", "status": "True"}}}),
-                &[],
-            ),
-            (
-                json!({"whenUnreachable": "Promote", "demotionSeconds": 1}),
-                &[],
-            ),
-            (json!({"object": {"name": ""}}), &["roles[0].object.name"]),
-            (
-                json!({"object": workload()}),
-                &["roles[0].follows", "roles[0].object"],
-            ),
-            (
-                json!({"follows": {"kind": "Deployment"}}),
-                &["roles[0].follows"],
-            ),
-            (json!({"path": "status.state"}), &["roles[0].path"]),
-            (json!({"path": "spec"}), &["roles[0].path"]),
-            (json!({"path": "spec..state"}), &["roles[0].path"]),
-            (json!({"path": "spec.a[0]"}), &["roles[0].path"]),
-            (
-                json!({"path": "spec.a.a.a.a.a.a.a.a.a.a"}),
-                &["roles[0].path"],
-            ),
-            (json!({"primary": ""}), &["roles[0].primary"]),
-            (json!({"secondary": "primary"}), &["roles[0].secondary"]),
-            (
-                json!({"promoted": {"path": "spec.state"}}),
-                &["roles[0].promoted.path"],
-            ),
-            (
-                json!({"promoted": {"value": null}}),
-                &["roles[0].promoted.value"],
-            ),
-            (json!({"promoted": null}), &["roles[0].promoted"]),
-            (
-                json!({"demoted": {"condition": {"type": "A"}}}),
-                &["roles[0].demoted.condition"],
-            ),
-            (json!({"demotionSeconds": 0}), &["roles[0].demotionSeconds"]),
-            (
-                json!({"demotionSeconds": 86_401}),
-                &["roles[0].demotionSeconds"],
-            ),
-            (
-                json!({"whenUnreachable": "Perhaps"}),
-                &["roles[0].whenUnreachable"],
-            ),
+            (json!({"demoted": demoted}), &[]),
+            (by_force, &[]),
+            (json!({"object": {"name": ""}}), &["object.name"]),
+            (json!({"object": workload()}), &["follows", "object"]),
+            (json!({"follows": {"kind": "Deployment"}}), &["follows"]),
+            (json!({"path": "status.state"}), &["path"]),
+            (json!({"path": "spec"}), &["path"]),
+            (json!({"path": "spec..state"}), &["path"]),
+            (json!({"path": "spec.a[0]"}), &["path"]),
+            (json!({"path": "spec.a.a.a.a.a.a.a.a.a.a"}), &["path"]),
+            (json!({"primary": ""}), &["primary"]),
+            (json!({"secondary": "primary"}), &["secondary"]),
+            (json!({"promoted": {"path": "spec.s"}}), &["promoted.path"]),
+            (json!({"promoted": {"value": null}}), &["promoted.value"]),
+            (json!({"promoted": null}), &["promoted"]),
+            (without_status, &["demoted.condition"]),
+            (json!({"demotionSeconds": 0}), &["demotionSeconds"]),
+            (json!({"demotionSeconds": 86_401}), &["demotionSeconds"]),
+            (json!({"whenUnreachable": "Perhaps"}), &["whenUnreachable"]),
         ] {
-            let data = json!({"roles": [role(&edit)]});
-            assert_eq!(problems(&data, &json!({})), expected, "{edit}");
+            let found = problems(&json!({"roles": [role(&edit)]}), &json!({}));
+            let expected: Vec<_> = expected.iter().map(|it| format!("roles[0].{it}")).collect();
+            assert_eq!(found, expected, "{edit}");
         }
     }
 
     #[test]
     fn what_a_gate_says_is_refused_by_the_name_of_the_field() {
+        let condition = |of: Value| json!({"ready": {"condition": of}});
+        let status = &["ready.condition.status"];
         for (edit, expected) in [
             (json!({}), &[][..]),
             (json!({"timeoutSeconds": 86_400, "onTimeout": "Start"}), &[]),
-            (
-                json!({"workload": {"kind": "Unselected"}}),
-                &["gates[0].workload"],
-            ),
-            (json!({"object": workload()}), &["gates[0].object"]),
-            (
-                json!({"ready": {"condition": {"type": ""}}}),
-                &["gates[0].ready.condition.type"],
-            ),
-            (
-                json!({"ready": {"condition": {"status": "true"}}}),
-                &["gates[0].ready.condition.status"],
-            ),
-            (json!({"ready": null}), &["gates[0].ready"]),
-            (json!({"timeoutSeconds": -1}), &["gates[0].timeoutSeconds"]),
-            (json!({"onTimeout": "Skip"}), &["gates[0].onTimeout"]),
+            (json!({"workload": {"kind": "Unselected"}}), &["workload"]),
+            (json!({"object": workload()}), &["object"]),
+            (condition(json!({"type": ""})), &["ready.condition.type"]),
+            (condition(json!({"status": "true"})), status),
+            (json!({"ready": null}), &["ready"]),
+            (json!({"timeoutSeconds": -1}), &["timeoutSeconds"]),
+            (json!({"onTimeout": "Skip"}), &["onTimeout"]),
         ] {
-            let data = json!({"gates": [gate(&edit)]});
-            assert_eq!(problems(&data, &json!({})), expected, "{edit}");
+            let found = problems(&json!({"gates": [gate(&edit)]}), &json!({}));
+            let expected: Vec<_> = expected.iter().map(|it| format!("gates[0].{it}")).collect();
+            assert_eq!(found, expected, "{edit}");
         }
     }
 

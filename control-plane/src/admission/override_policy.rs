@@ -228,84 +228,46 @@ mod tests {
 
     #[test]
     fn each_fault_is_refused_with_its_field() {
-        let plaintext = |it: Value| rule(&json!({ "plaintext": [it] }));
-        let field = |it: Value| rule(&json!({ "fieldOverrider": [it] }));
-        for (spec, at, reason) in [
-            (
-                json!({ "overrideRules": [{ "overriders": {} }], "overriders": { "fieldOverrider": [
-                    { "fieldPath": "/a", "json": [{ "subPath": "/x", "operator": "remove" }] },
-                ] } }),
-                "spec.overrideRules: ",
-                "exclude each other",
-            ),
-            (
-                plaintext(json!({ "path": "spec", "operator": "remove" })),
-                "plaintext[0].path",
-                "no JSON pointer",
-            ),
-            (
-                plaintext(json!({ "path": "/metadata/name", "operator": "replace", "value": "x" })),
-                "plaintext[0].path",
-                "cannot be overridden",
-            ),
-            (
-                plaintext(json!({ "path": "/spec/a", "operator": "add" })),
-                "plaintext[0].value",
-                "Required",
-            ),
-            (
-                plaintext(json!({ "path": "/spec/a", "operator": "remove", "value": 1 })),
-                "plaintext[0].value",
-                "must be absent",
-            ),
-            (
-                rule(&json!({ "imageOverrider": [{ "component": "Tag", "operator": "add" }] })),
-                "imageOverrider[0].value",
-                "Required",
-            ),
-            (
-                rule(
-                    &json!({ "labelsOverrider": [{ "operator": "add", "value": { "a b": "c" } }] }),
-                ),
-                "labelsOverrider[0].value",
-                "a key is",
-            ),
-            (
-                rule(
-                    &json!({ "labelsOverrider": [{ "operator": "add", "value": { "a": "not one" } }] }),
-                ),
-                "labelsOverrider[0].value[a]",
-                "label value",
-            ),
-            (
-                field(json!({ "fieldPath": "/data/a" })),
-                "fieldOverrider[0]",
-                "either json or yaml",
-            ),
-            (
-                field(
-                    json!({ "fieldPath": "/data/a", "json": [{ "subPath": "x", "operator": "remove" }] }),
-                ),
-                "fieldOverrider[0].json[0].subPath",
-                "no JSON pointer",
-            ),
-            (
-                json!({ "overrideRules": [{
-                    "targetCluster": { "fieldSelector": { "matchExpressions": [
-                        { "key": "planet", "operator": "In", "values": ["x"] },
-                    ] } },
-                    "overriders": {},
-                }] }),
-                "spec.overrideRules[0].targetCluster",
-                "planet",
-            ),
+        let refuse = |spec: &Value, at: &str, reason: &str| {
+            let text = refusal(spec);
+            let is_told = text.contains(at) && text.contains(reason);
+            assert!(is_told, "{at} {reason}: {text}");
+        };
+        for (path, operator, has_value, at, reason) in [
+            ("spec", "remove", false, "path", "no JSON pointer"),
+            ("/metadata/name", "replace", true, "path", "overridden"),
+            ("/spec/a", "add", false, "value", "Required"),
+            ("/spec/a", "remove", true, "value", "must be absent"),
         ] {
-            let text = refusal(&spec);
-            assert!(
-                text.contains(at) && text.contains(reason),
-                "{at} {reason}: {text}"
-            );
+            let mut it = json!({ "path": path, "operator": operator });
+            if has_value {
+                it["value"] = json!("x");
+            }
+            let spec = rule(&json!({ "plaintext": [it] }));
+            refuse(&spec, &format!("plaintext[0].{at}"), reason);
         }
+        let image = rule(&json!({ "imageOverrider": [{ "component": "Tag", "operator": "add" }] }));
+        refuse(&image, "imageOverrider[0].value", "Required");
+        for (value, at, reason) in [
+            (json!({ "a b": "c" }), "value", "a key is"),
+            (json!({ "a": "not one" }), "value[a]", "label value"),
+        ] {
+            let labels = json!({ "labelsOverrider": [{ "operator": "add", "value": value }] });
+            refuse(&rule(&labels), &format!("labelsOverrider[0].{at}"), reason);
+        }
+        let field = |it: Value| rule(&json!({ "fieldOverrider": [it] }));
+        let neither = field(json!({ "fieldPath": "/data/a" }));
+        refuse(&neither, "fieldOverrider[0]", "either json or yaml");
+        let removed = |path: &str| json!([{ "subPath": path, "operator": "remove" }]);
+        let odd = field(json!({ "fieldPath": "/data/a", "json": removed("x") }));
+        refuse(&odd, "[0].json[0].subPath", "no JSON pointer");
+        let mut both = field(json!({ "fieldPath": "/a", "json": removed("/x") }));
+        both["overriders"] = both["overrideRules"][0]["overriders"].clone();
+        refuse(&both, "spec.overrideRules: ", "exclude each other");
+        let planet = json!({ "key": "planet", "operator": "In", "values": ["x"] });
+        let target = json!({ "fieldSelector": { "matchExpressions": [planet] } });
+        let target = json!({ "overrideRules": [{ "targetCluster": target, "overriders": {} }] });
+        refuse(&target, "spec.overrideRules[0].targetCluster", "planet");
     }
 
     #[test]
