@@ -17,7 +17,7 @@ fn metadata(annotation: Option<&str>) -> ObjectMeta {
         .unwrap()
 }
 
-fn with(orders: &[Attribution]) -> ObjectMeta {
+fn with<T: Serialize>(orders: &[T]) -> ObjectMeta {
     metadata(Some(&json!(orders).to_string()))
 }
 
@@ -57,33 +57,22 @@ fn the_author_of_an_order_is_the_one_who_gave_the_order_that_stands() {
     let taint = |key: &str, second: i64| json!({"key": key, "effect": "NoExecute", "timeAdded": at(second)});
     let (drain, undrain) = (given("drain", "alice", 10), given("undrain", "bob", 20));
     let cordon = given("cordon", "carol", 5);
+    let (drained, cordoned) = (taint(DRAIN, 10), taint(CORDON, 5));
     for (taints, orders, expected) in [
-        (json!([]), vec![drain.clone()], None),
-        (
-            json!([taint(DRAIN, 10)]),
-            vec![drain.clone()],
-            Some("alice"),
-        ),
-        (json!([taint(DRAIN, 10)]), vec![], None),
-        (
-            json!([taint(DRAIN, 10)]),
-            vec![drain.clone(), undrain.clone()],
-            None,
-        ),
+        (json!([]), &[&drain][..], None),
+        (json!([drained]), &[&drain], Some("alice")),
+        (json!([drained]), &[], None),
+        (json!([drained]), &[&drain, &undrain], None),
         // Somebody drained the cluster in another way since.
-        (json!([taint(DRAIN, 30)]), vec![drain.clone()], None),
+        (json!([taint(DRAIN, 30)]), &[&drain], None),
         (
-            json!([taint(CORDON, 5), taint(DRAIN, 10)]),
-            vec![cordon.clone(), drain],
+            json!([cordoned, drained]),
+            &[&cordon, &drain],
             Some("alice"),
         ),
-        (
-            json!([taint(CORDON, 5)]),
-            vec![cordon, undrain],
-            Some("carol"),
-        ),
+        (json!([cordoned]), &[&cordon, &undrain], Some("carol")),
     ] {
-        let cluster = cluster(&taints, &with(&orders));
+        let cluster = cluster(&taints, &with(orders));
         let found = Attribution::of_command(&cluster);
         let by = found.as_ref().map(Attribution::author);
         assert_eq!(by, expected, "{taints} {orders:?}");

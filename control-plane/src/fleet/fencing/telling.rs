@@ -116,42 +116,22 @@ mod tests {
         let refused = conditions_of(&[("Applied", "True", "r"), ("Fenced", "False", "TooShort")]);
         let old = conditions_of(&[("Applied", "True", "r")]);
         let (pull, push) = (Some(ClusterSyncMode::Pull), Some(ClusterSyncMode::Push));
+        let stopped = Some(("True", "agents"));
+        let refuses = Some((
+            "False",
+            "m1: its agent does not fence this workload: of the agent",
+        ));
+        let unconfirmed = Some(("False", "m1: its agent has not confirmed"));
+        let no_agent = Some(("False", "m1: the cluster has sync mode Push"));
+        let none = Vec::new();
         for (what, mode, reported, expected) in [
-            ("it confirms", &pull, &confirmed, Some(("True", "agents"))),
-            (
-                "it refuses",
-                &pull,
-                &refused,
-                Some((
-                    "False",
-                    "m1: its agent does not fence this workload: of the agent",
-                )),
-            ),
-            (
-                "an older agent",
-                &pull,
-                &old,
-                Some(("False", "m1: its agent has not confirmed")),
-            ),
-            ("it has not applied it yet", &pull, &Vec::new(), None),
-            (
-                "no agent",
-                &push,
-                &old,
-                Some(("False", "m1: the cluster has sync mode Push")),
-            ),
-            (
-                "no agent, before anything is applied",
-                &push,
-                &Vec::new(),
-                Some(("False", "m1: the cluster has sync mode Push")),
-            ),
-            (
-                "a cluster that is not known yet",
-                &None,
-                &confirmed,
-                Some(("True", "agents")),
-            ),
+            ("it confirms", &pull, &confirmed, stopped),
+            ("it refuses", &pull, &refused, refuses),
+            ("an older agent", &pull, &old, unconfirmed),
+            ("it has not applied it yet", &pull, &none, None),
+            ("no agent", &push, &old, no_agent),
+            ("no agent, nothing is applied", &push, &none, no_agent),
+            ("its cluster is not known", &None, &confirmed, stopped),
         ] {
             let copies = [
                 Copy {

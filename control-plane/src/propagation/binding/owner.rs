@@ -49,9 +49,14 @@ mod tests {
     use super::*;
 
     /// Two namespaces whose names have the same FNV-1a hash of 32 bits.
-    pub(super) const TWINS: [&str; 2] = ["team-y0jrs5", "team-lva3qb"];
+    const TWINS: [&str; 2] = ["team-y0jrs5", "team-lva3qb"];
 
-    fn work(labels: &Value, annotations: &Value, owners: &Value) -> CachedWork {
+    /// Returns a Work with this permanent id, and of the Namespace with this uid.
+    fn work(id: Option<&str>, annotations: &Value, uid: Option<&str>) -> CachedWork {
+        let labels = id.map(|id| json!({ "resourcebinding.karmada.io/permanent-id": id }));
+        let owners = uid.map(
+            |uid| json!([{ "apiVersion": "v1", "kind": "Namespace", "name": "n", "uid": uid }]),
+        );
         serde_json::from_value(json!({ "metadata": {
             "namespace": "karmada-es-m1", "name": "web-1",
             "labels": labels, "annotations": annotations, "ownerReferences": owners,
@@ -67,87 +72,41 @@ mod tests {
 
     #[test]
     fn a_work_belongs_to_the_binding_that_it_names() {
-        let names = |namespace: &str, name: &str| {
+        use Owner::{Nobody, Own};
+        let names = |namespace: &str| {
             json!({
                 "resourcebinding.karmada.io/namespace": namespace,
-                "resourcebinding.karmada.io/name": name,
+                "resourcebinding.karmada.io/name": "web-deployment",
             })
         };
-        let id = |id: &str| json!({ "resourcebinding.karmada.io/permanent-id": id });
-        let namespace = |uid: &str| json!([{ "apiVersion": "v1", "kind": "Namespace", "name": "n", "uid": uid }]);
-        let other = |namespace: Option<&str>, name: &str| {
-            Owner::Other(BindingKey {
-                namespace: namespace.map(str::to_owned),
-                name: name.to_owned(),
-            })
+        let key = |namespace: Option<&str>| BindingKey {
+            namespace: namespace.map(str::to_owned),
+            name: "web-deployment".to_owned(),
         };
+        let other = |namespace| Owner::Other(key(Some(namespace)));
+        let wide = json!({ "clusterresourcebinding.karmada.io/name": "web-deployment" });
         let none = json!({});
-        for (what, work, expected) in [
-            (
-                "named",
-                work(&id("id"), &names(TWINS[0], "web-deployment"), &json!([])),
-                Owner::Own,
-            ),
-            (
-                "named, by an id that the binding had before it was made again",
-                work(
-                    &id("before"),
-                    &names(TWINS[0], "web-deployment"),
-                    &json!([]),
-                ),
-                Owner::Own,
-            ),
-            (
-                "of a namespace whose name has the same hash",
-                work(
-                    &id("theirs"),
-                    &names(TWINS[1], "web-deployment"),
-                    &json!([]),
-                ),
-                other(Some(TWINS[1]), "web-deployment"),
-            ),
-            (
-                "of a binding that was copied, permanent id and all",
-                work(&id("id"), &names("copies", "web-deployment"), &json!([])),
-                other(Some("copies"), "web-deployment"),
-            ),
-            (
-                "of a binding without namespace",
-                work(
-                    &none,
-                    &json!({ "clusterresourcebinding.karmada.io/name": "web-deployment" }),
-                    &json!([]),
-                ),
-                other(None, "web-deployment"),
-            ),
-            (
-                "with the id alone",
-                work(&id("id"), &none, &json!([])),
-                Owner::Own,
-            ),
-            (
-                "of the namespace itself",
-                work(&none, &none, &namespace("uid")),
-                Owner::Own,
-            ),
-            (
-                "of another namespace",
-                work(&none, &none, &namespace("else")),
-                Owner::Nobody,
-            ),
-            (
-                "without any mark",
-                work(&none, &none, &json!([])),
-                Owner::Nobody,
-            ),
+        let [ours, theirs] = TWINS;
+        let id = Some("id");
+        for (what, id, annotations, uid, expected) in [
+            ("named", id, &names(ours), None, Own),
+            // It had that id before it was made again.
+            ("of another id", Some("before"), &names(ours), None, Own),
+            // Of a namespace whose name has the same hash.
+            ("twin's", Some("x"), &names(theirs), None, other(theirs)),
+            // Permanent id and all.
+            ("copied", id, &names("copies"), None, other("copies")),
+            ("of the fleet", None, &wide, None, Owner::Other(key(None))),
+            ("with the id alone", id, &none, None, Own),
+            ("of the namespace itself", None, &none, Some("uid"), Own),
+            ("of another namespace", None, &none, Some("else"), Nobody),
+            ("without any mark", None, &none, None, Nobody),
         ] {
             let origin = Origin {
-                key: BindingKey {
-                    namespace: Some(TWINS[0].to_owned()),
-                    name: "web-deployment".to_owned(),
-                },
+                key: key(Some(ours)),
                 id: "id".to_owned(),
             };
+            let work = work(id, annotations, uid);
             assert_eq!(owner(&work, &origin, Some("uid")), expected, "{what}");
         }
     }

@@ -422,9 +422,14 @@ mod tests {
 
     #[test]
     fn a_copy_goes_only_for_copies_that_can_be_made() {
-        let fenced = json!({"failover": {"cluster": {"fencing": {"afterSeconds": 60}}}});
-        let directly = json!({"failover": {"cluster": {"purgeMode": "Directly"}}});
-        let none = json!({"replicas": 0});
+        let failover = |clusters: &[&str], behaviour: Value| {
+            with(to(clusters), &json!({"failover": {"cluster": behaviour}}))
+        };
+        let fenced =
+            |clusters: &[&str]| failover(clusters, json!({"fencing": {"afterSeconds": 60}}));
+        let directly = |clusters: &[&str]| failover(clusters, json!({"purgeMode": "Directly"}));
+        let scaled = |clusters: &[&str]| with(to(clusters), &json!({"replicas": 0}));
+        let uneven = shares(&[("m2", 0), ("m3", 2)]);
         let unplaced = json!({"clusters": [], "placement": null});
         for (spec, made, works, expected) in [
             (to(&["m1"]), true, &["m1"][..], ""),
@@ -434,54 +439,24 @@ mod tests {
             (to(&["m2", "m3"]), false, &["m1", "m2"], "others wait"),
             (to(&["silent"]), false, &["m1", "silent"], "others wait"),
             (to(&["leaving"]), true, &["m1", "leaving"], "others wait"),
-            (with(to(&["m2"]), &fenced), true, &["m1"], "m1 removed"),
-            (with(to(&["m2"]), &directly), true, &["m1"], "m1 removed"),
-            (with(to(&["m2"]), &directly), false, &["m1"], "others wait"),
-            (
-                with(to(&["silent"]), &directly),
-                true,
-                &["m1"],
-                "others wait",
-            ),
-            (
-                with(to(&["leaving"]), &fenced),
-                true,
-                &["m1"],
-                "others wait",
-            ),
-            (
-                with(to(&["m2", "m3"]), &fenced),
-                false,
-                &["m1", "m2"],
-                "m1 removed",
-            ),
+            (fenced(&["m2"]), true, &["m1"], "m1 removed"),
+            (directly(&["m2"]), true, &["m1"], "m1 removed"),
+            (directly(&["m2"]), false, &["m1"], "others wait"),
+            (directly(&["silent"]), true, &["m1"], "others wait"),
+            (fenced(&["leaving"]), true, &["m1"], "others wait"),
+            (fenced(&["m2", "m3"]), false, &["m1", "m2"], "m1 removed"),
             (shares(&[("m2", 0)]), true, &["m1", "m2"], "others wait"),
             (to(&["empty"]), true, &["m1", "empty"], "others wait"),
-            (
-                with(to(&["empty"]), &fenced),
-                true,
-                &["m1", "empty"],
-                "m1 removed",
-            ),
-            (
-                with(to(&["empty"]), &fenced),
-                false,
-                &["m1", "empty"],
-                "others wait",
-            ),
-            (
-                shares(&[("m2", 0), ("m3", 2)]),
-                true,
-                &["m1", "m3"],
-                "m1 removed",
-            ),
+            (fenced(&["empty"]), true, &["m1", "empty"], "m1 removed"),
+            (fenced(&["empty"]), false, &["m1", "empty"], "others wait"),
+            (uneven, true, &["m1", "m3"], "m1 removed"),
             (with(to(&["m2"]), &task("Gracefully")), true, &["m1"], ""),
             (to(&[]), false, &["m1"], "others wait"),
-            (with(to(&[]), &none), false, &["m1"], "m1 removed"),
-            (with(to(&["m2"]), &none), false, &["m1"], "m1 removed"),
+            (scaled(&[]), false, &["m1"], "m1 removed"),
+            (scaled(&["m2"]), false, &["m1"], "m1 removed"),
             (unplaced, false, &["m1"], "m1 removed"),
             (to(&["m2"]), true, &["paused", "m2"], "others wait"),
-            (with(to(&[]), &none), true, &["paused"], "paused removed"),
+            (scaled(&[]), true, &["paused"], "paused removed"),
             (to(&["m2", "silent"]), true, &["m1", "m2"], "m1 removed"),
         ] {
             let planned = planned(&spec, made, works, &[]);
@@ -492,34 +467,17 @@ mod tests {
     #[test]
     fn a_copy_that_has_to_go_first_holds_new_ones_back() {
         let leaves = |clusters: &[&str]| with(to(clusters), &task("Directly"));
-        for (spec, made, works, kept, expected) in [
-            (
-                leaves(&["m2"]),
-                true,
-                &["m1"][..],
-                &[][..],
-                "m1 removed, m1 holds",
-            ),
-            (
-                leaves(&["m2"]),
-                false,
-                &["m1"],
-                &[],
-                "others wait, m1 holds",
-            ),
-            (
-                leaves(&["m2", "m3"]),
-                false,
-                &["m1", "m2"],
-                &[],
-                "m1 removed, m1 holds",
-            ),
-            // A workload needs what is there.
-            (leaves(&["m2"]), true, &["m1"], &["m1"], ""),
-            (to(&["m2"]), true, &["m1"], &["m1"], ""),
+        for (clusters, made, works, expected) in [
+            (&["m2"][..], true, &["m1"][..], "m1 removed, m1 holds"),
+            (&["m2"], false, &["m1"], "others wait, m1 holds"),
+            (&["m2", "m3"], false, &["m1", "m2"], "m1 removed, m1 holds"),
         ] {
-            let planned = planned(&spec, made, works, kept);
-            assert_eq!(planned, expected, "{spec} {made} {kept:?}");
+            let planned = planned(&leaves(clusters), made, works, &[]);
+            assert_eq!(planned, expected, "{clusters:?} {made}");
+        }
+        // A workload needs what is there.
+        for spec in [leaves(&["m2"]), to(&["m2"])] {
+            assert_eq!(planned(&spec, true, &["m1"], &["m1"]), "", "{spec}");
         }
     }
 

@@ -298,45 +298,20 @@ mod tests {
                 .map(|it| (i64::try_from(it % 7).unwrap(), 1 + it % 9))
                 .collect()
         };
-        for (what, groups, min, max, min_clusters, most) in [
-            (
-                "fewer clusters than asked for",
-                alike(40),
-                1,
-                usize::MAX,
-                41,
-                0,
-            ),
-            (
-                "every cluster is needed",
-                alike(40),
-                1,
-                usize::MAX,
-                40,
-                70_000,
-            ),
-            ("25 groups", mixed(25), 1, usize::MAX, 60, 40_000),
-            ("30 groups", mixed(30), 1, usize::MAX, 70, 60_000),
-            ("33 groups", mixed(33), 1, usize::MAX, 80, 90_000),
-            ("5 of 100", mixed(100), 5, 5, 30, 20_000),
-            ("20 of 100", mixed(100), 20, 20, 120, 250_000),
-            ("50 of 100", mixed(100), 50, 50, 300, 1_500_000),
-            (
-                "half of as many groups as there are clusters",
-                alike(3_500),
-                1,
-                usize::MAX,
-                1_750,
-                MOST_STATES,
-            ),
-            (
-                "zones of all sizes",
-                mixed(700),
-                100,
-                300,
-                2_000,
-                MOST_STATES,
-            ),
+        let any = (1, usize::MAX);
+        for (what, groups, (min, max), min_clusters, most) in [
+            ("fewer clusters than asked for", alike(40), any, 41, 0),
+            ("every cluster is needed", alike(40), any, 40, 70_000),
+            ("25 groups", mixed(25), any, 60, 40_000),
+            ("30 groups", mixed(30), any, 70, 60_000),
+            ("33 groups", mixed(33), any, 80, 90_000),
+            ("5 of 100", mixed(100), (5, 5), 30, 20_000),
+            ("20 of 100", mixed(100), (20, 20), 120, 250_000),
+            ("50 of 100", mixed(100), (50, 50), 300, 1_500_000),
+            // As many groups as there are clusters.
+            ("half of them", alike(3_500), any, 1_750, MOST_STATES),
+            // Zones of all sizes.
+            ("zones", mixed(700), (100, 300), 2_000, MOST_STATES),
         ] {
             let steps = steps(&groups, min, max, min_clusters);
             assert!(steps <= most, "{what}: {steps} steps");
