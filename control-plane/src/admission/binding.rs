@@ -75,6 +75,7 @@ pub fn default(binding: &mut Value, id_label: &str, new_id: &str) {
 
 #[cfg(test)]
 mod tests {
+    use muster_shared::merge;
     use muster_shared::names::label::RESOURCE_BINDING_ID;
     use serde::Deserialize as _;
 
@@ -82,51 +83,32 @@ mod tests {
 
     #[test]
     fn eviction_tasks_make_sense() {
-        let task = |with: Value| {
+        let task = |with: &Value| {
             let mut task = json!({ "fromCluster": "m1", "producer": "me", "reason": "Because" });
-            for (field, value) in with.as_object().unwrap() {
-                task[field] = value.clone();
-            }
+            merge::apply(&mut task, with);
             task
         };
-        let at = "spec.gracefulEvictionTasks";
-        for (tasks, expected) in [
+        let both = json!({ "gracePeriodSeconds": 5, "suppressDeletion": false });
+        let thrice = [json!({}), json!({ "fromCluster": "m2" }), json!({})];
+        for (edits, expected) in [
+            (&[json!({ "gracePeriodSeconds": 5 })][..], ""),
+            (&[json!({ "suppressDeletion": true })], ""),
             (
-                json!([task(json!({ "gracePeriodSeconds": 5 }))]),
-                String::new(),
+                &[json!({ "gracePeriodSeconds": 0 })],
+                "[0].gracePeriodSeconds: Invalid value: 0: must be greater than 0",
             ),
             (
-                json!([task(json!({ "suppressDeletion": true }))]),
-                String::new(),
+                &[both],
+                "[0].gracePeriodSeconds: Forbidden: gracePeriodSeconds and suppressDeletion cannot co-exist",
             ),
-            (
-                json!([task(json!({ "gracePeriodSeconds": 0 }))]),
-                format!("{at}[0].gracePeriodSeconds: Invalid value: 0: must be greater than 0"),
-            ),
-            (
-                json!([task(
-                    json!({ "gracePeriodSeconds": 5, "suppressDeletion": false })
-                )]),
-                format!(
-                    "{at}[0].gracePeriodSeconds: Forbidden: gracePeriodSeconds and suppressDeletion cannot co-exist"
-                ),
-            ),
-            (
-                json!([
-                    task(json!({})),
-                    task(json!({ "fromCluster": "m2" })),
-                    task(json!({}))
-                ]),
-                format!(r#"{at}[2].fromCluster: Duplicate value: "m1""#),
-            ),
+            (&thrice, r#"[2].fromCluster: Duplicate value: "m1""#),
         ] {
+            let tasks: Vec<Value> = edits.iter().map(task).collect();
             let object = json!({ "spec": { "gracefulEvictionTasks": tasks } });
             let binding = Binding::deserialize(&object).unwrap();
-            assert_eq!(
-                check(&binding).refusal().unwrap_or_default(),
-                expected,
-                "{tasks}"
-            );
+            let refusal = check(&binding).refusal().unwrap_or_default();
+            let told = refusal.trim_start_matches("spec.gracefulEvictionTasks");
+            assert_eq!(told, expected, "{edits:?}");
         }
     }
 

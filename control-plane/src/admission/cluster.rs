@@ -144,42 +144,28 @@ mod tests {
 
     #[test]
     fn a_taint_that_drives_out_gets_the_time_it_came() {
-        let taint = |effect: &str| json!({ "key": "a", "effect": effect });
-        let dated =
-            |effect: &str, time: &str| json!({ "key": "a", "effect": effect, "timeAdded": time });
+        let drives = json!({ "key": "a", "effect": "NoExecute" });
+        let keeps = json!({ "key": "a", "effect": "NoSchedule" });
+        let valued = json!({ "key": "a", "effect": "NoExecute", "value": "v" });
         let (before, today) = ("2026-01-01T00:00:00Z", "2026-11-20T12:00:00Z");
-        for (stated, old, expected) in [
-            (taint("NoExecute"), json!([]), dated("NoExecute", today)),
-            (
-                taint("NoExecute"),
-                json!([dated("NoExecute", before)]),
-                dated("NoExecute", before),
-            ),
-            (
-                taint("NoExecute"),
-                json!([dated("NoSchedule", before)]),
-                dated("NoExecute", today),
-            ),
-            (
-                dated("NoExecute", before),
-                json!([]),
-                dated("NoExecute", before),
-            ),
-            (taint("NoSchedule"), json!([]), taint("NoSchedule")),
-            (
-                taint("NoExecute"),
-                json!([taint("NoExecute")]),
-                taint("NoExecute"),
-            ),
-            (
-                json!({ "key": "a", "effect": "NoExecute", "value": "v" }),
-                json!([taint("NoExecute")]),
-                json!({ "key": "a", "effect": "NoExecute", "value": "v", "timeAdded": today }),
-            ),
+        let since = |taint: &Value, time: &str| {
+            let mut dated = taint.clone();
+            dated["timeAdded"] = json!(time);
+            dated
+        };
+        let (old, new) = (since(&drives, before), since(&drives, today));
+        for (stated, held, expected) in [
+            (&drives, json!([]), &new),
+            (&drives, json!([old]), &old),
+            (&drives, json!([since(&keeps, before)]), &new),
+            (&old, json!([]), &old),
+            (&keeps, json!([]), &keeps),
+            (&drives, json!([drives]), &drives),
+            (&valued, json!([drives]), &since(&valued, today)),
         ] {
             let spec = json!({ "taints": [stated] });
-            let written = defaulted(&spec, Some(&json!({ "taints": old })), true);
-            assert_eq!(written["taints"], json!([expected]), "{stated} {old}");
+            let written = defaulted(&spec, Some(&json!({ "taints": held })), true);
+            assert_eq!(written["taints"], json!([expected]), "{stated} {held}");
         }
     }
 
