@@ -243,29 +243,18 @@ mod tests {
             ]),
         );
         assert_eq!(from_end, Ok(json!({ "list": [1, 5, 7, 6] })));
-        for (operations, reason) in [
-            (
-                json!([{ "path": "/spec/x", "operator": "remove" }]),
-                "/spec/x",
-            ),
-            (
-                json!([{ "path": "/a/b", "operator": "add", "value": 1 }]),
-                "/a/b",
-            ),
-            (
-                json!([{ "path": "/spec/x", "operator": "replace", "value": 1 }]),
-                "/spec/x",
-            ),
-            (
-                json!([{ "path": "spec", "operator": "replace", "value": 1 }]),
-                "no JSON pointer",
-            ),
-            (
-                json!([{ "path": "/spec", "operator": "copy" }]),
-                "add, remove or replace",
-            ),
+        for (path, operator, has_value, reason) in [
+            ("/spec/x", "remove", false, "/spec/x"),
+            ("/a/b", "add", true, "/a/b"),
+            ("/spec/x", "replace", true, "/spec/x"),
+            ("spec", "replace", true, "no JSON pointer"),
+            ("/spec", "copy", false, "add, remove or replace"),
         ] {
-            let error = plain(spec.clone(), operations).unwrap_err();
+            let mut operation = json!({ "path": path, "operator": operator });
+            if has_value {
+                operation["value"] = json!(1);
+            }
+            let error = plain(spec.clone(), json!([operation])).unwrap_err();
             assert!(error.contains(reason), "{reason}: {error}");
         }
         let mut kept = spec.clone();

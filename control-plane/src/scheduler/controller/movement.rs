@@ -575,13 +575,7 @@ mod tests {
             ("nothing holds", well(), "m1", false, Some("m1")),
             ("it is paused", paused.clone(), "m1", false, Some("m1")),
             ("the rate is stopped", well(), "m1", true, Some("m1")),
-            (
-                "the copy goes with its cluster",
-                leaving,
-                "m2",
-                false,
-                Some("m2"),
-            ),
+            ("it goes with its cluster", leaving, "m2", false, Some("m2")),
             ("it would leave a paused cluster", paused, "m2", false, None),
             ("it would leave at a stopped rate", well(), "m2", true, None),
         ] {
@@ -623,6 +617,7 @@ mod tests {
 
     #[test]
     fn a_copy_that_no_edit_gives_up_is_paid_for_although_no_cluster_gains() {
+        use Need::{NotDivided, PlacementChanged, ReplicasChanged};
         let spec = placed(deployment(2, &json!({})), &[("m1", 2), ("m2", 2)]);
         let after = &spec.clusters[1..];
         let mut leaving = cluster("m1", 10);
@@ -633,31 +628,14 @@ mod tests {
             unmatched: vec!["m1".to_owned()],
             is_resized: false,
         };
+        let (change, request) = (Some(changed), Some(Cause::Requested));
         for (what, need, cause, snapshot, expected) in [
-            ("a label", Need::NotDivided, Some(&changed), &clusters, true),
-            (
-                "scaled since",
-                Need::ReplicasChanged,
-                Some(&changed),
-                &clusters,
-                true,
-            ),
-            ("its end", Need::NotDivided, Some(&changed), &leaves, false),
-            (
-                "scaled, and a request",
-                Need::ReplicasChanged,
-                Some(&Cause::Requested),
-                &clusters,
-                true,
-            ),
-            (
-                "an edit",
-                Need::PlacementChanged,
-                Some(&Cause::Requested),
-                &clusters,
-                false,
-            ),
-            ("scaled down", Need::ReplicasChanged, None, &clusters, false),
+            ("a label", NotDivided, &change, &clusters, true),
+            ("scaled since", ReplicasChanged, &change, &clusters, true),
+            ("its end", NotDivided, &change, &leaves, false),
+            ("and a request", ReplicasChanged, &request, &clusters, true),
+            ("an edit", PlacementChanged, &request, &clusters, false),
+            ("scaled down", ReplicasChanged, &None, &clusters, false),
         ] {
             let status = ResourceBindingStatus::default();
             let subject = Subject {
@@ -668,7 +646,7 @@ mod tests {
             };
             let outcome = Outcome {
                 need: Some(need),
-                cause: cause.cloned(),
+                cause: cause.clone(),
                 ..stay(&subject, snapshot, Timestamp::UNIX_EPOCH)
             };
             assert_eq!(losers(&spec.clusters, after), Vec::<&str>::new());

@@ -12,33 +12,16 @@ fn clusters_are_listed_by_name_and_only_for_karmada_the_best_one_first() {
     let weights = static_weights(&[("m1", 1), ("m2", 1)]);
     let weighted = placed(deployment(2, &weights), &[("m1", 1)]);
     let well = [cluster("m1", 10), cluster("m2", 20)];
-    let one_is_ill = [tainted("m1", 10, "x", "NoSchedule"), cluster("m2", 20)];
+    let ill = [tainted("m1", 10, "x", "NoSchedule"), cluster("m2", 20)];
+    let (ours, theirs) = (Options::default(), Options::karmada());
     for (what, spec, clusters, options, expected) in [
-        (
-            "copies",
-            &everywhere,
-            &well,
-            Options::default(),
-            ["m1", "m2"],
-        ),
-        (
-            "as Karmada",
-            &everywhere,
-            &well,
-            Options::karmada(),
-            ["m2", "m1"],
-        ),
-        ("shares", &weighted, &well, Options::default(), ["m1", "m2"]),
-        (
-            "one gets no more than it has",
-            &weighted,
-            &one_is_ill,
-            Options::default(),
-            ["m1", "m2"],
-        ),
+        ("copies", &everywhere, &well, &ours, ["m1", "m2"]),
+        ("as Karmada", &everywhere, &well, &theirs, ["m2", "m1"]),
+        ("shares", &weighted, &well, &ours, ["m1", "m2"]),
+        ("it keeps what it has", &weighted, &ill, &ours, ["m1", "m2"]),
     ] {
         let status = ResourceBindingStatus::default();
-        let decision = schedule(spec, &status, &snapshot(clusters), &options).unwrap();
+        let decision = schedule(spec, &status, &snapshot(clusters), options).unwrap();
         let names: Vec<&str> = decision.clusters.iter().map(|it| &*it.name).collect();
         assert_eq!(names, expected, "{what}");
     }

@@ -362,7 +362,7 @@ fn where_no_later_group_takes_a_workload_the_groups_before_it_are_tried() {
 #[test]
 fn nothing_is_moved_to_where_dispatching_is_suspended_and_a_first_placement_is_made() {
     let one = json!([{ "spreadByField": "cluster", "minGroups": 1, "maxGroups": 1 }]);
-    let clusters: Vec<Value> = (1..=3).map(|it| cluster(&format!("m{it}"), 10)).collect();
+    let up: Vec<Value> = (1..=3).map(|it| cluster(&format!("m{it}"), 10)).collect();
     let suspended = |mut spec: ResourceBindingSpec, suspension: Value| {
         spec.suspension = serde_json::from_value(suspension).unwrap();
         spec
@@ -373,45 +373,21 @@ fn nothing_is_moved_to_where_dispatching_is_suspended_and_a_first_placement_is_m
     let there = placed(new.clone(), &[("m1", 2)]);
     let evicted = leaving(there.clone(), "m1", TAINT_UNTOLERATED);
     let kept = leaving(there.clone(), "m1", "NoClusterFit");
-    let mut down = clusters.clone();
+    let mut down = up.clone();
     down[0] = tainted("m1", 10, "down", "NoExecute");
     let divided = placed(deployment(4, &dynamic()), &[("m1", 2)]);
     let weights = static_weights(&[("m1", 1), ("m2", 1), ("m3", 3)]);
-    let from_zero = placed(deployment(8, &weights), &[("m1", 0), ("m2", 0), ("m3", 0)]);
-    for (what, spec, clusters, expected) in [
-        ("first", suspended(new, all()), &clusters, "m1:2"),
-        ("there", suspended(there, all()), &clusters, "m1:2"),
-        (
-            "kept there while none fitted",
-            suspended(kept, all()),
-            &clusters,
-            "m1:2",
-        ),
-        (
-            "evicted",
-            suspended(evicted.clone(), on(&["m2"])),
-            &down,
-            "m3:2",
-        ),
-        (
-            "growing",
-            suspended(divided.clone(), on(&["m2", "m3"])),
-            &clusters,
-            "m1:4",
-        ),
-        (
-            "growing where it is",
-            suspended(divided, all()),
-            &clusters,
-            "m1:4",
-        ),
-        (
-            "growing from zero beside it",
-            suspended(from_zero, on(&["m3"])),
-            &clusters,
-            "m1:4 m2:4 m3:0",
-        ),
+    let zero = placed(deployment(8, &weights), &[("m1", 0), ("m2", 0), ("m3", 0)]);
+    for (what, spec, suspension, clusters, expected) in [
+        ("first", &new, all(), &up, "m1:2"),
+        ("there", &there, all(), &up, "m1:2"),
+        ("kept there while none fitted", &kept, all(), &up, "m1:2"),
+        ("evicted", &evicted, on(&["m2"]), &down, "m3:2"),
+        ("growing", &divided, on(&["m2", "m3"]), &up, "m1:4"),
+        ("growing where it is", &divided, all(), &up, "m1:4"),
+        ("from zero", &zero, on(&["m3"]), &up, "m1:4 m2:4 m3:0"),
     ] {
+        let spec = suspended(spec.clone(), suspension);
         assert_eq!(outcome(&spec, clusters), expected, "{what}");
     }
     let nowhere = outcome(&suspended(evicted, all()), &down);

@@ -136,39 +136,19 @@ fn what_is_placed_stays_in_its_regions_until_it_lacks_room() {
         ..Options::default()
     };
     let two = [("a1", 2), ("b1", 2)];
+    let larger = placed(copies.clone(), &[("b1", 0), ("b2", 0)]);
+    let (all, some) = (divided(4, &two), divided(7, &two));
+    let best = divided(6, &[("a1", 4)]);
     for (what, spec, clusters, expected) in [
-        (
-            "the first choice is the largest region",
-            copies.clone(),
-            &["a1", "b1", "b2"][..],
-            "b1:0 b2:0",
-        ),
-        (
-            "a larger one has come",
-            placed(copies, &[("b1", 0), ("b2", 0)]),
-            &["a1", "a2", "a3", "b1", "b2"],
-            "b1:0 b2:0",
-        ),
-        (
-            "all replicas are there",
-            divided(4, &two),
-            &["a1", "b1", "c1"],
-            "a1:2 b1:2",
-        ),
-        (
-            "some are missing",
-            divided(7, &two),
-            &["a1", "b1", "c1"],
-            "a1:3 b1:3 c1:1",
-        ),
-        (
-            "they are missing in the best region",
-            divided(6, &[("a1", 4)]),
-            &["a1", "a2", "b1"],
-            "a1:5 a2:1",
-        ),
+        ("first the largest region", copies, "a1 b1 b2", "b1:0 b2:0"),
+        ("a larger one", larger, "a1 a2 a3 b1 b2", "b1:0 b2:0"),
+        ("all replicas are there", all, "a1 b1 c1", "a1:2 b1:2"),
+        ("some are missing", some, "a1 b1 c1", "a1:3 b1:3 c1:1"),
+        ("missing in the best region", best, "a1 a2 b1", "a1:5 a2:1"),
     ] {
-        let decided = schedule(&spec, &status, &snapshot(&by_region(clusters)), &options);
+        let names: Vec<&str> = clusters.split(' ').collect();
+        let clusters = snapshot(&by_region(&names));
+        let decided = schedule(&spec, &status, &clusters, &options);
         assert_eq!(text(decided), expected, "{what}");
     }
 }

@@ -238,44 +238,25 @@ mod tests {
     #[test]
     fn of_a_grade_or_a_resource_that_stands_twice_the_last_one_counts() {
         let range = |min: &str| json!({ "name": "cpu", "min": min, "max": "64" });
-        let member = |models: Value| {
+        let member = |grades: &[&[&str]]| {
+            let ranges = |mins: &[&str]| -> Value { mins.iter().map(|it| range(it)).collect() };
+            let models = grades.iter();
+            let models = models.map(|it| json!({ "grade": 1, "ranges": ranges(it) }));
             capacity(json!({
-                "spec": { "resourceModels": models },
+                "spec": { "resourceModels": models.collect::<Vec<_>>() },
                 "status": { "resourceSummary": {
                     "allocatable": { "cpu": "100", "pods": "1k" },
                     "allocatableModelings": [{ "grade": 1, "count": 2 }],
                 } },
             }))
         };
-        for (what, models, expected) in [
-            (
-                "a grade",
-                json!([
-                    { "grade": 1, "ranges": [range("2")] },
-                    { "grade": 1, "ranges": [range("8")] },
-                ]),
-                16,
-            ),
-            (
-                "a smaller grade after a larger one",
-                json!([
-                    { "grade": 1, "ranges": [range("8")] },
-                    { "grade": 1, "ranges": [range("2")] },
-                ]),
-                4,
-            ),
-            (
-                "a resource",
-                json!([{ "grade": 1, "ranges": [range("8"), range("2")] }]),
-                4,
-            ),
-            (
-                "a resource, three times",
-                json!([{ "grade": 1, "ranges": [range("2"), range("4"), range("8")] }]),
-                16,
-            ),
+        for (what, grades, expected) in [
+            ("a grade", &[&["2"][..], &["8"]][..], 16),
+            ("a smaller grade after a larger one", &[&["8"], &["2"]], 4),
+            ("a resource", &[&["8", "2"]], 4),
+            ("a resource, three times", &[&["2", "4", "8"]], 16),
         ] {
-            let room = member(models).replicas(Some(&demand("1", "0")), GradeRule::Minimums);
+            let room = member(grades).replicas(Some(&demand("1", "0")), GradeRule::Minimums);
             assert_eq!(room, expected, "{what}");
         }
     }
