@@ -56,48 +56,26 @@ mod tests {
             let object = json!({ "metadata": { "name": "p", "namespace": "shop" }, "spec": spec });
             json!({ "request": { "object": object } }).to_string()
         };
+        let on = |clusters: Value| review("Deployment", clusters, json!({}));
+        let unknown = on(json!(["m1", "nosuch"]));
+        let slip = review("Deploymnt", json!(["m1"]), json!({}));
+        let suspended = json!({ "dispatchingOnClusters": { "clusterNames": ["nosuch"] } });
+        let suspended = json!({ "suspension": suspended });
+        let suspended = review("Deployment", json!(["m1"]), suspended);
+        let failover = json!({ "failover": { "cluster": {} } });
+        let failover = review("Deployment", json!([]), failover);
         for (what, review, expected) in [
+            ("sound", on(json!(["m1"])), ""),
+            ("a slip", slip, "is Deployment of apps/v1 meant?"),
+            ("no such cluster", unknown, "not in the fleet: nosuch"),
+            ("no name", on(json!(["A b"])), "not in the fleet: ..."),
+            ("a gate", failover, "feature gate Failover is off"),
             (
-                "sound",
-                review("Deployment", json!(["m1"]), json!({})),
-                &[][..],
+                "no such cluster to suspend",
+                suspended,
+                "dispatchingOnClusters names clusters that",
             ),
-            (
-                "a slip",
-                review("Deploymnt", json!(["m1"]), json!({})),
-                &["is Deployment of apps/v1 meant?"],
-            ),
-            (
-                "no such cluster",
-                review("Deployment", json!(["m1", "nosuch"]), json!({})),
-                &["not in the fleet: nosuch"],
-            ),
-            (
-                "no cluster's name",
-                review("Deployment", json!(["A b"]), json!({})),
-                &["not in the fleet: ..."],
-            ),
-            (
-                "no such cluster to be suspended",
-                review(
-                    "Deployment",
-                    json!(["m1"]),
-                    json!({ "suspension": { "dispatchingOnClusters": { "clusterNames": ["nosuch"] } } }),
-                ),
-                &[
-                    "spec.suspension.dispatchingOnClusters names clusters that are not in the fleet: nosuch",
-                ],
-            ),
-            (
-                "failover while the gate is off",
-                review(
-                    "Deployment",
-                    json!([]),
-                    json!({ "failover": { "cluster": {} } }),
-                ),
-                &["feature gate Failover is off"],
-            ),
-            ("no review", "?".to_owned(), &[]),
+            ("no review", "?".to_owned(), ""),
         ] {
             let warnings = warnings(
                 review.as_bytes(),
@@ -106,10 +84,10 @@ mod tests {
                 |name| name == "m1",
                 |_, _| Vec::new(),
             );
-            assert_eq!(warnings.len(), expected.len(), "{what}: {warnings:?}");
-            for (warning, part) in warnings.iter().zip(expected) {
-                assert!(warning.contains(part), "{what}: {warning}");
-            }
+            let count = usize::from(!expected.is_empty());
+            assert_eq!(warnings.len(), count, "{what}: {warnings:?}");
+            let is_told = warnings.iter().all(|it| it.contains(expected));
+            assert!(is_told, "{what}: {warnings:?}");
         }
     }
 }

@@ -194,99 +194,87 @@ mod tests {
 
     #[test]
     fn a_configuration_is_refused_with_the_field_and_what_is_allowed() {
-        let service = |value: Value| [("/clientConfig", json!({ "service": value }))];
-        let cases: [(&[(&str, Value)], &str); 20] = [
+        let service = |value: Value| json!({ "service": value });
+        let (operations, kinds) = ("/rules/0/operations", "/rules/0/kinds");
+        let versions = "/interpreterContextVersions";
+        for (pointer, value, told) in [
             (
-                &[("/name", json!("widgets"))],
-                "webhooks[0].name: Invalid value: \"widgets\": must be a DNS name",
+                "/name",
+                json!("widgets"),
+                ": Invalid value: \"widgets\": must be a DNS name",
+            ),
+            ("/name", json!("A.b.c"), ": Invalid value"),
+            (
+                "/timeoutSeconds",
+                json!(31),
+                ": Invalid value: 31: must be between 1 and 30 seconds",
+            ),
+            ("/timeoutSeconds", json!(0), ": Invalid value: 0"),
+            (operations, json!([]), ": Required value"),
+            (operations, json!(["*", "Retain"]), ": Invalid value"),
+            (
+                operations,
+                json!(["Guess"]),
+                "[0]: Unsupported value: \"Guess\": supported values: \"*\", \"InterpretReplica\"",
             ),
             (
-                &[("/name", json!("A.b.c"))],
-                "webhooks[0].name: Invalid value",
+                operations,
+                json!(["Prune"]),
+                "[0]: Unsupported value: \"Prune\"",
+            ),
+            (kinds, json!([]), ": Required value"),
+            (kinds, json!([""]), "[0]: Required value"),
+            (
+                "/rules/0/apiVersions",
+                json!(["v1", "*"]),
+                ": Invalid value",
             ),
             (
-                &[("/timeoutSeconds", json!(31))],
-                "webhooks[0].timeoutSeconds: Invalid value: 31: must be between 1 and 30 seconds",
+                versions,
+                json!([]),
+                ": Required value: must include v1alpha1",
+            ),
+            (versions, json!(["v2"]), ": Invalid value"),
+            (
+                versions,
+                json!(["v1alpha1", "v1alpha1"]),
+                "[1]: Duplicate value",
             ),
             (
-                &[("/timeoutSeconds", json!(0))],
-                "webhooks[0].timeoutSeconds: Invalid value: 0",
+                "/clientConfig",
+                json!({}),
+                ": Required value: exactly one of url or service is required",
             ),
             (
-                &[("/rules/0/operations", json!([]))],
-                "webhooks[0].rules[0].operations: Required value",
+                "/clientConfig/url",
+                json!("http://a"),
+                ": Invalid value: \"http://a\": does not begin with https://",
             ),
             (
-                &[("/rules/0/operations", json!(["*", "Retain"]))],
-                "webhooks[0].rules[0].operations: Invalid value",
+                "/clientConfig/caBundle",
+                json!("YQ=="),
+                ": Invalid value: \"...\": has no certificate in PEM",
             ),
             (
-                &[("/rules/0/operations", json!(["Guess"]))],
-                "webhooks[0].rules[0].operations[0]: Unsupported value: \"Guess\": supported values: \"*\", \"InterpretReplica\"",
+                "/clientConfig",
+                service(json!({ "name": "", "namespace": "n", "port": 0 })),
+                ".service.port: Invalid value: 0: must be a port",
             ),
             (
-                &[("/rules/0/operations", json!(["Prune"]))],
-                "webhooks[0].rules[0].operations[0]: Unsupported value: \"Prune\"",
+                "/clientConfig",
+                service(json!({ "name": "s", "namespace": "n", "path": "p" })),
+                ".service.path: Invalid value: \"p\": must begin with a /",
             ),
-            (
-                &[("/rules/0/kinds", json!([]))],
-                "webhooks[0].rules[0].kinds: Required value",
-            ),
-            (
-                &[("/rules/0/kinds", json!([""]))],
-                "webhooks[0].rules[0].kinds[0]: Required value",
-            ),
-            (
-                &[("/rules/0/apiVersions", json!(["v1", "*"]))],
-                "webhooks[0].rules[0].apiVersions: Invalid value",
-            ),
-            (
-                &[("/interpreterContextVersions", json!([]))],
-                "webhooks[0].interpreterContextVersions: Required value: must include v1alpha1",
-            ),
-            (
-                &[("/interpreterContextVersions", json!(["v2"]))],
-                "webhooks[0].interpreterContextVersions: Invalid value",
-            ),
-            (
-                &[(
-                    "/interpreterContextVersions",
-                    json!(["v1alpha1", "v1alpha1"]),
-                )],
-                "webhooks[0].interpreterContextVersions[1]: Duplicate value",
-            ),
-            (
-                &[("/clientConfig", json!({}))],
-                "webhooks[0].clientConfig: Required value: exactly one of url or service is required",
-            ),
-            (
-                &[(
-                    "/clientConfig/service",
-                    json!({ "name": "s", "namespace": "n" }),
-                )],
-                "webhooks[0].clientConfig: Required value: exactly one",
-            ),
-            (
-                &[("/clientConfig/url", json!("http://a"))],
-                "webhooks[0].clientConfig.url: Invalid value: \"http://a\": does not begin with https://",
-            ),
-            (
-                &[("/clientConfig/caBundle", json!("YQ=="))],
-                "webhooks[0].clientConfig.caBundle: Invalid value: \"...\": has no certificate in PEM",
-            ),
-            (
-                &service(json!({ "name": "", "namespace": "n", "port": 0 })),
-                "webhooks[0].clientConfig.service.port: Invalid value: 0: must be a port",
-            ),
-            (
-                &service(json!({ "name": "s", "namespace": "n", "path": "p" })),
-                "webhooks[0].clientConfig.service.path: Invalid value: \"p\": must begin with a /",
-            ),
-        ];
-        for (edits, told) in cases {
-            let refusal = refusal(edits).unwrap_or_default();
-            assert!(refusal.contains(told), "{edits:?}: {refusal}");
+        ] {
+            let field = pointer.replace("/0", "[0]").replace('/', ".");
+            let refusal = refusal(&[(pointer, value)]).unwrap_or_default();
+            let told = format!("webhooks[0]{field}{told}");
+            assert!(refusal.contains(&told), "{told}: {refusal}");
         }
+        let both = json!({ "name": "s", "namespace": "n" });
+        let refusal = refusal(&[("/clientConfig/service", both)]).unwrap();
+        let told = "webhooks[0].clientConfig: Required value: exactly one";
+        assert!(refusal.contains(told), "{refusal}");
     }
 
     #[test]
