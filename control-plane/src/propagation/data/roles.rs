@@ -210,12 +210,14 @@ mod tests {
         }
     }
 
-    fn decided(holders: &[&str], copies: &[&str], promotes: bool) -> (String, Decision) {
-        let holders: Vec<_> = holders.iter().map(|it| (*it).to_owned()).collect();
+    /// Returns the steps of copies, which are read as [`copy`] does, and what was decided.
+    fn decided(holders: &str, copies: &str, promotes: bool) -> (String, Decision) {
+        let holders = holders.split(", ").filter(|it| !it.is_empty());
+        let holders: Vec<_> = holders.map(str::to_owned).collect();
         let scene = Scene {
             workload: "StatefulSet db",
             holders: &holders,
-            copies: copies.iter().map(|it| copy(it)).collect(),
+            copies: copies.split(", ").map(copy).collect(),
             promotes_unreachable: promotes,
         };
         let decision = decide(&scene);
@@ -232,276 +234,133 @@ mod tests {
         (steps.join(", "), decision)
     }
 
-    /// What it is about, where the workload is, the copies, and their steps: with Wait, and with
-    /// Promote where that differs.
-    type Case = (
-        &'static str,
-        &'static [&'static str],
-        &'static [&'static str],
-        &'static str,
-        Option<&'static str>,
-    );
-
-    const CASES: &[Case] = &[
-        (
-            "the first placement",
-            &["a"],
-            &["a -", "b -"],
-            "a P, b S",
-            None,
-        ),
-        ("not placed yet", &[], &["a -", "b -"], "a S, b S", None),
-        ("placed now", &["a"], &["a S", "b S"], "a P, b S", None),
-        ("at rest", &["a"], &["a P", "b S"], "a P, b S", None),
-        ("no cluster", &[], &["a P", "b S"], "a P, b S", None),
-        ("divided", &["a", "b"], &["a P", "b S"], "a P, b S", None),
-        (
-            "the workload is still there",
-            &["b"],
-            &["a P used", "b S"],
-            "a P, b S",
-            None,
-        ),
-        ("it has left", &["b"], &["a P", "b S"], "a D, b S", None),
-        ("not demoted yet", &["b"], &["a D", "b S"], "a D, b S", None),
-        ("demoted", &["b"], &["a D demoted", "b S"], "a S, b P", None),
-        (
-            "moved on meanwhile",
-            &["c"],
-            &["a D", "b P", "c S"],
-            "a D, b D, c S",
-            None,
-        ),
-        (
-            "moved back meanwhile",
-            &["a"],
-            &["a D", "b S"],
-            "a P, b S",
-            None,
-        ),
-        (
-            "back, and the other was promoted",
-            &["a"],
-            &["a D", "b P"],
-            "a D, b D",
-            None,
-        ),
-        (
-            "a third one is promoted once",
-            &["c"],
-            &["a D demoted", "b D", "c S"],
-            "a S, b D, c S",
-            None,
-        ),
-        (
-            "a new cluster",
-            &["a"],
-            &["a P", "b S", "c -"],
-            "a P, b S, c S",
-            None,
-        ),
-        (
-            "a silent one that was never primary",
-            &["b"],
-            &["a D demoted", "b S", "c S silent"],
-            "a S, b P, c S",
-            None,
-        ),
-        (
-            "silent, and the workload is to stay there",
-            &["b"],
-            &["a P silent used", "b S"],
-            "a P, b S",
-            None,
-        ),
-        (
-            "silent, and told",
-            &["b"],
-            &["a D silent used", "b S"],
-            "a D, b S",
-            Some("a D, b P"),
-        ),
-        (
-            "silent, and the workload is not there or is given up",
-            &["b"],
-            &["a P silent", "b S"],
-            "a D, b S",
-            None,
-        ),
-        (
-            "fenced, and not told yet",
-            &["b"],
-            &["a P fenced", "b S"],
-            "a D, b S",
-            None,
-        ),
-        ("fenced", &["b"], &["a D fenced", "b S"], "a D, b P", None),
-        (
-            "the fenced one returned",
-            &["b"],
-            &["a D", "b P"],
-            "a D, b P",
-            None,
-        ),
-        (
-            "the new one is silent",
-            &["b"],
-            &["a D demoted", "b S silent"],
-            "a S, b S",
-            None,
-        ),
-        (
-            "not propagated there",
-            &["b"],
-            &["a D demoted"],
-            "a S",
-            None,
-        ),
-        (
-            "deselected there",
-            &["b"],
-            &["a D demoted", "b S left"],
-            "a S",
-            None,
-        ),
-        (
-            "deselected while primary",
-            &["b"],
-            &["a P left", "b S"],
-            "a D, b S",
-            None,
-        ),
-        (
-            "deselected, and not demoted yet",
-            &["b"],
-            &["a D left", "b S"],
-            "a D, b S",
-            None,
-        ),
-        (
-            "deselected, and demoted",
-            &["b"],
-            &["a D left demoted", "b S"],
-            "b P",
-            None,
-        ),
-        (
-            "deselected while silent",
-            &["b"],
-            &["a D left silent", "b S"],
-            "a D, b S",
-            Some("a D, b P"),
-        ),
-        (
-            "deselected while silent, and the other was promoted",
-            &["b"],
-            &["a D left silent", "b P"],
-            "a D, b P",
-            None,
-        ),
-        (
-            "a new order where the workload still is",
-            &["b"],
-            &["a - used", "b -"],
-            "a D, b S",
-            None,
-        ),
-        (
-            "deselected where the workload is",
-            &["a"],
-            &["a P left", "b S"],
-            "a P, b S",
-            None,
-        ),
-        (
-            "objects of before: the others first",
-            &["a"],
-            &["a ?", "b ?"],
-            "a ?, b D",
-            None,
-        ),
-        (
-            "objects of before: demoted",
-            &["a"],
-            &["a ?", "b D demoted"],
-            "a P, b S",
-            None,
-        ),
-        (
-            "objects of before, divided",
-            &["a", "b"],
-            &["a ?", "b ?"],
-            "a ?, b ?",
-            None,
-        ),
+    /// Where the workload is, the copies, and their steps, with Wait as with Promote.
+    const CASES: &[(&str, &str, &str)] = &[
+        // The first placement.
+        ("a", "a -, b -", "a P, b S"),
+        // Not placed yet.
+        ("", "a -, b -", "a S, b S"),
+        // Placed now.
+        ("a", "a S, b S", "a P, b S"),
+        // At rest.
+        ("a", "a P, b S", "a P, b S"),
+        // No cluster.
+        ("", "a P, b S", "a P, b S"),
+        // Divided.
+        ("a, b", "a P, b S", "a P, b S"),
+        // The workload is still there.
+        ("b", "a P used, b S", "a P, b S"),
+        // It has left.
+        ("b", "a P, b S", "a D, b S"),
+        // Not demoted yet.
+        ("b", "a D, b S", "a D, b S"),
+        // Demoted.
+        ("b", "a D demoted, b S", "a S, b P"),
+        // Moved on meanwhile.
+        ("c", "a D, b P, c S", "a D, b D, c S"),
+        // Moved back meanwhile.
+        ("a", "a D, b S", "a P, b S"),
+        // Back, and the other was promoted.
+        ("a", "a D, b P", "a D, b D"),
+        // A third one is promoted once.
+        ("c", "a D demoted, b D, c S", "a S, b D, c S"),
+        // A new cluster.
+        ("a", "a P, b S, c -", "a P, b S, c S"),
+        // A silent one that was never primary.
+        ("b", "a D demoted, b S, c S silent", "a S, b P, c S"),
+        // Silent, and the workload is to stay there.
+        ("b", "a P silent used, b S", "a P, b S"),
+        // Silent, and the workload is not there or is given up.
+        ("b", "a P silent, b S", "a D, b S"),
+        // Fenced, and not told yet.
+        ("b", "a P fenced, b S", "a D, b S"),
+        // Fenced.
+        ("b", "a D fenced, b S", "a D, b P"),
+        // The fenced one returned.
+        ("b", "a D, b P", "a D, b P"),
+        // The new one is silent.
+        ("b", "a D demoted, b S silent", "a S, b S"),
+        // Not propagated there.
+        ("b", "a D demoted", "a S"),
+        // Deselected there.
+        ("b", "a D demoted, b S left", "a S"),
+        // Deselected while primary.
+        ("b", "a P left, b S", "a D, b S"),
+        // Deselected, and not demoted yet.
+        ("b", "a D left, b S", "a D, b S"),
+        // Deselected, and demoted.
+        ("b", "a D left demoted, b S", "b P"),
+        // Deselected while silent, and the other was promoted.
+        ("b", "a D left silent, b P", "a D, b P"),
+        // A new order where the workload still is.
+        ("b", "a - used, b -", "a D, b S"),
+        // Deselected where the workload is.
+        ("a", "a P left, b S", "a P, b S"),
+        // Objects of before: the others first.
+        ("a", "a ?, b ?", "a ?, b D"),
+        // Objects of before: demoted.
+        ("a", "a ?, b D demoted", "a P, b S"),
+        // Objects of before, divided.
+        ("a, b", "a ?, b ?", "a ?, b ?"),
     ];
 
     #[test]
     fn one_cluster_is_primary_after_all_others_are_demoted_or_fenced() {
-        for (what, holders, copies, expected, promoting) in CASES {
+        let check = |holders: &str, copies: &str, promotes: bool, expected: &str| {
+            let (steps, decision) = decided(holders, copies, promotes);
+            assert_eq!(steps, expected, "{copies} for {holders}: {promotes}");
+            let all = decision.steps.iter();
+            let primaries = all.filter(|it| it.1 == Some(Step::Primary));
+            assert!(primaries.count() < 2, "{copies}: {steps}");
+            let changes = copies.contains(" P");
+            let may_promote = promotes || !changes;
+            assert!(may_promote || !decision.promotes, "{copies}: {decision:?}");
+        };
+        for (holders, copies, expected) in CASES {
             for promotes in [false, true] {
-                let expected = promoting.filter(|_| promotes).unwrap_or(*expected);
-                let (steps, decision) = decided(holders, copies, promotes);
-                assert_eq!(steps, expected, "{what}, promotes: {promotes}");
-                let primaries = decision
-                    .steps
-                    .iter()
-                    .filter(|it| it.1 == Some(Step::Primary));
-                assert!(primaries.count() < 2, "{what}: {steps}");
-                let changes = copies.iter().any(|it| it.contains(" P"));
-                assert!(
-                    !decision.promotes || !changes || promotes,
-                    "{what}: {decision:?}"
-                );
+                check(holders, copies, promotes, expected);
             }
+        }
+        // Silent, and told, or deselected.
+        for copies in ["a D silent used, b S", "a D left silent, b S"] {
+            check("b", copies, false, "a D, b S");
+            check("b", copies, true, "a D, b P");
         }
     }
 
     #[test]
     fn who_waits_is_told_for_what() {
         for (holders, copies, expected) in [
-            (&["a"][..], &["a P", "b S"][..], None),
+            ("a", "a P, b S", ""),
+            ("a, b", "a P, b S", "StatefulSet db is placed in a and b: "),
             (
-                &["a", "b"],
-                &["a P", "b S"],
-                Some("StatefulSet db is placed in a and b: "),
+                "b",
+                "a P used, b S",
+                "a stays as it is until the workload has left it: it is being removed",
+            ),
+            ("b", "a P, b S", "a is to be demoted"),
+            ("b", "a D, b S", "a has not said yet that it is demoted"),
+            (
+                "b",
+                "a P silent used, b S",
+                "a is not heard of and may be primary (whenUnreachable: Wait): no lease",
             ),
             (
-                &["b"],
-                &["a P used", "b S"],
-                Some("a stays as it is until the workload has left it: it is being removed"),
-            ),
-            (&["b"], &["a P", "b S"], Some("a is to be demoted")),
-            (
-                &["b"],
-                &["a D", "b S"],
-                Some("a has not said yet that it is demoted"),
+                "b",
+                "a S, b S silent",
+                "b is to be primary, and is not heard of",
             ),
             (
-                &["b"],
-                &["a P silent used", "b S"],
-                Some("a is not heard of and may be primary (whenUnreachable: Wait): no lease"),
+                "b",
+                "a - used, b -",
+                "a may be primary: it is being removed",
             ),
-            (
-                &["b"],
-                &["a S", "b S silent"],
-                Some("b is to be primary, and is not heard of"),
-            ),
-            (
-                &["b"],
-                &["a - used", "b -"],
-                Some("a may be primary: it is being removed"),
-            ),
-            (
-                &["b"],
-                &["a S"],
-                Some("StatefulSet db is placed in b, and its policy"),
-            ),
+            ("b", "a S", "StatefulSet db is placed in b, and its policy"),
         ] {
             let wait = decided(holders, copies, false).1.wait;
-            let begins = |wait: &str| expected.is_some_and(|it| wait.starts_with(it));
-            let is_so = wait.as_deref().map_or_else(|| expected.is_none(), begins);
-            assert!(is_so, "{copies:?}: {wait:?}");
+            let told = wait.as_deref().unwrap_or_default();
+            let is_so = told.starts_with(expected) && wait.is_none() == expected.is_empty();
+            assert!(is_so, "{copies}: {wait:?}");
         }
     }
 }

@@ -260,31 +260,14 @@ fn a_report_tells_at_once_the_generation_of_its_own_write_if_that_settles_it() {
     };
     let elsewhere = snapshot(&[cluster("m2", 10)]);
     let settled = || check(&written, 3, applied, &clusters);
+    let placed = || check(&spec, 2, None, &clusters);
+    let failed = |generation| check(&spec, generation, None, &snapshot(&[]));
+    let moves = check(&spec, 3, None, &elsewhere);
     for (what, first, next, told) in [
-        (
-            "settled",
-            check(&spec, 2, None, &clusters),
-            settled(),
-            Some(3),
-        ),
-        (
-            "the next fails",
-            check(&spec, 2, None, &clusters),
-            check(&spec, 3, None, &snapshot(&[])),
-            Some(2),
-        ),
-        (
-            "the next moves it",
-            check(&spec, 2, None, &clusters),
-            check(&spec, 3, None, &elsewhere),
-            Some(2),
-        ),
-        (
-            "the first failed",
-            check(&spec, 2, None, &snapshot(&[])),
-            settled(),
-            None,
-        ),
+        ("settled", placed(), settled(), Some(3)),
+        ("the next fails", placed(), failed(3), Some(2)),
+        ("the next moves it", placed(), moves, Some(2)),
+        ("the first failed", failed(2), settled(), None),
     ] {
         let report = first.followed_by(&next, &subject);
         assert_eq!(report.observed_generation, told, "{what}");
