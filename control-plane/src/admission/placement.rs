@@ -342,42 +342,31 @@ mod tests {
         let one = "spec.placement.clusterAffinity";
         let list = "spec.placement.clusterAffinities";
         let rules = "spec.placement.replicaScheduling.weightPreference.staticWeightList";
-        let (of_groups, of_rules) = (
-            "groups and overflow affinities",
-            "entries that select clusters rather than only name them",
-        );
-        let too_many = |at: &str, count: usize, limit: String| {
+        let of_groups = "groups and overflow affinities";
+        let of_rules = "entries that select clusters rather than only name them";
+        let too_many = |at: &str, count: usize, limit: &str| {
             Some(format!(
                 "{at}: Too many: {count}: must have at most {limit}"
             ))
         };
-        let in_all = |of: &str| format!("500 requirements in the selectors of all {of}");
+        let in_one = "500 requirements in the selectors";
+        let in_all = |of: &str| format!("{in_one} of all {of}");
+        let (in_groups, in_rules) = (in_all(of_groups), in_all(of_rules));
+        let hundred = |of: &str| format!("100 {of}");
+        let (most_groups, most_rules) = (hundred(of_groups), hundred(of_rules));
+        let affinity = |requirements| json!({ "clusterAffinity": selecting(requirements) });
+        let rules_of = |requirements, count| weights(vec![selecting(requirements); count]);
         for (placement, expected) in [
-            (json!({ "clusterAffinity": selecting(500) }), None),
-            (
-                json!({ "clusterAffinity": selecting(501) }),
-                too_many(one, 501, "500 requirements in the selectors".to_owned()),
-            ),
+            (affinity(500), None),
+            (affinity(501), too_many(one, 501, in_one)),
             (groups(100, 5), None),
-            (
-                groups(101, 1),
-                too_many(list, 101, format!("100 {of_groups}")),
-            ),
-            (groups(100, 6), too_many(list, 600, in_all(of_groups))),
+            (groups(101, 1), too_many(list, 101, &most_groups)),
+            (groups(100, 6), too_many(list, 600, &in_groups)),
             (overflowing(99), None),
-            (
-                overflowing(100),
-                too_many(list, 101, format!("100 {of_groups}")),
-            ),
-            (weights(vec![selecting(5); 100]), None),
-            (
-                weights(vec![selecting(1); 101]),
-                too_many(rules, 101, format!("100 {of_rules}")),
-            ),
-            (
-                weights(vec![selecting(251); 2]),
-                too_many(rules, 502, in_all(of_rules)),
-            ),
+            (overflowing(100), too_many(list, 101, &most_groups)),
+            (rules_of(5, 100), None),
+            (rules_of(1, 101), too_many(rules, 101, &most_rules)),
+            (rules_of(251, 2), too_many(rules, 502, &in_rules)),
             // The usual case: clusters of a large fleet by name.
             (weights((0..5_000).map(named).collect()), None),
         ] {

@@ -136,24 +136,15 @@ mod tests {
             json!({"f:ports": {(format!("k:{key}")): fields}})
         };
         let wrote = json!({".": {}, "f:port": {}, "f:nodePort": {}});
+        let alone = port(80, "TCP", json!({"f:port": {}}));
+        let one = port(80, "TCP", wrote.clone());
+        let health = json!({"f:healthCheckNodePort": {}});
         for (what, spec, expected) in [
             ("nothing", json!({"f:type": {}}), [None; 3]),
-            (
-                "a port alone",
-                port(80, "TCP", json!({"f:port": {}})),
-                [None; 3],
-            ),
-            (
-                "one node port",
-                port(80, "TCP", wrote.clone()),
-                [Some(30080), None, None],
-            ),
+            ("a port alone", alone, [None; 3]),
+            ("one node port", one, [Some(30080), None, None]),
             ("another protocol's", port(53, "TCP", wrote), [None; 3]),
-            (
-                "the one for health",
-                json!({"f:healthCheckNodePort": {}}),
-                [None, None, Some(31000)],
-            ),
+            ("the one for health", health, [None, None, Some(31000)]),
         ] {
             let service = service(&author(spec));
             assert_eq!(kept(&service), expected, "{what}");

@@ -284,20 +284,13 @@ mod tests {
                 serde_json::from_value(status).unwrap(),
             )))
         };
+        let own = "web-deployment";
         for (what, answer, expected) in [
             ("there", Ok(()), Some(true)),
-            (
-                "no such binding",
-                refusal("NotFound", 404, "web-deployment"),
-                Some(false),
-            ),
+            ("not there", refusal("NotFound", 404, own), Some(false)),
             ("no such kind", refusal("NotFound", 404, ""), None),
             ("another object", refusal("NotFound", 404, "default"), None),
-            (
-                "not allowed",
-                refusal("Forbidden", 403, "web-deployment"),
-                None,
-            ),
+            ("not allowed", refusal("Forbidden", 403, own), None),
             ("in trouble", refusal("InternalError", 500, ""), None),
         ] {
             assert_eq!(key.is_found(answer).ok(), expected, "{what}");

@@ -212,25 +212,15 @@ mod tests {
     fn what_an_api_server_makes_for_itself_is_not_propagated() {
         // Nothing keeps kube-system back, as where people propagate what lies in it.
         let scope = Scope::new("", &[]).unwrap();
+        let authentication = "extension-apiserver-authentication";
+        let discovery = "discovery.k8s.io/v1";
         for (api_version, kind, namespace, name, admitted) in [
-            (
-                "v1",
-                "ConfigMap",
-                "kube-system",
-                "extension-apiserver-authentication",
-                false,
-            ),
+            ("v1", "ConfigMap", "kube-system", authentication, false),
             ("v1", "ConfigMap", "kube-system", "coredns", true),
             ("v1", "ConfigMap", "shop", "kube-root-ca.crt", false),
             ("v1", "Service", "default", "kubernetes", false),
             ("v1", "Endpoints", "default", "kubernetes", false),
-            (
-                "discovery.k8s.io/v1",
-                "EndpointSlice",
-                "default",
-                "kubernetes",
-                false,
-            ),
+            (discovery, "EndpointSlice", "default", "kubernetes", false),
             ("v1", "Service", "shop", "kubernetes", true),
         ] {
             let key = TemplateKey {

@@ -50,33 +50,20 @@ mod tests {
         };
         let well = |name: &str| json!({"clusterName": name, "applied": true, "health": "Healthy"});
         let failed = |name: &str| json!({"clusterName": name, "health": "Unknown", "appliedMessage": "forbidden"});
+        let (both, since) = (["a", "b"], Some("unknown since noon in a"));
         for (what, clusters, reports, expected) in [
-            (
-                "all",
-                vec!["a", "b"],
-                json!([silent("a"), silent("b")]),
-                Some("unknown since noon in a"),
-            ),
-            ("one", vec!["a", "b"], json!([silent("a"), well("b")]), None),
-            (
-                "one has not reported yet",
-                vec!["a", "b"],
-                json!([silent("a")]),
-                None,
-            ),
-            ("one is refused", vec!["a"], json!([failed("a")]), None),
-            (
-                "an old copy",
-                vec!["b"],
-                json!([silent("a"), well("b")]),
-                None,
-            ),
-            ("nowhere", vec![], json!([silent("a")]), None),
+            ("all", &both[..], vec![silent("a"), silent("b")], since),
+            ("one", &both, vec![silent("a"), well("b")], None),
+            ("one has not reported yet", &both, vec![silent("a")], None),
+            ("one is refused", &["a"], vec![failed("a")], None),
+            ("an old copy", &["b"], vec![silent("a"), well("b")], None),
+            ("nowhere", &[], vec![silent("a")], None),
         ] {
             let targets: Vec<_> = clusters.iter().map(|it| json!({"name": it})).collect();
             let spec: ResourceBindingSpec =
                 serde_json::from_value(json!({"clusters": targets})).unwrap();
-            let reports: Vec<AggregatedStatusItem> = serde_json::from_value(reports).unwrap();
+            let reports: Vec<AggregatedStatusItem> =
+                serde_json::from_value(reports.into()).unwrap();
             assert_eq!(unheard(&spec, &reports), expected, "{what}");
         }
     }

@@ -280,15 +280,10 @@ mod tests {
 
     #[test]
     fn whatever_the_record_says_movement_is_paused_while_it_is_there() {
+        let always = "all movement is paused until somebody resumes it";
         for (data, expected) in [
-            (
-                json!(null),
-                "all movement is paused until somebody resumes it",
-            ),
-            (
-                json!({}),
-                "all movement is paused until somebody resumes it",
-            ),
+            (json!(null), always),
+            (json!({}), always),
             (
                 json!({"until": "tomorrow", "by": "bob"}),
                 "all movement is paused by bob until somebody resumes it (the record cannot be read whole: until is \"tomorrow\", which is no time)",

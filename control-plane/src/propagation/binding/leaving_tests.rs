@@ -96,21 +96,10 @@ async fn stand<'a>(objects: impl IntoIterator<Item = (&'a str, Value)>) -> Stand
 async fn a_move_leaves_claims_in_the_member_and_removes_every_other_copy() {
     let gone = |stays| vec![(Method::PATCH, json!(stays)), (Method::DELETE, Value::Null)];
     let deleted = vec![(Method::DELETE, Value::Null)];
+    let claim = "PersistentVolumeClaim";
     for (api_version, kind, preserves, says, expected) in [
-        (
-            "v1",
-            "PersistentVolumeClaim",
-            false,
-            Value::Null,
-            gone(true),
-        ),
-        (
-            "v1",
-            "PersistentVolumeClaim",
-            true,
-            json!(true),
-            deleted.clone(),
-        ),
+        ("v1", claim, false, Value::Null, gone(true)),
+        ("v1", claim, true, json!(true), deleted.clone()),
         ("v1", "ConfigMap", false, Value::Null, deleted.clone()),
         ("v1", "ConfigMap", true, json!(true), gone(false)),
         ("apps/v1", "Deployment", true, json!(true), gone(false)),

@@ -65,7 +65,7 @@ impl Wait {
 #[cfg(test)]
 mod tests {
     use muster_shared::api::binding::ResourceBindingStatus;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
     use crate::scheduler::core::{Cycle, Options};
@@ -73,9 +73,11 @@ mod tests {
 
     #[test]
     fn a_failure_tells_what_a_binding_waits_for() {
-        let spread = |constraint: Value| {
+        use WaitsFor::{Admission, Anything, Nothing, Room};
+        let spread = |field: &str, least: u32| {
             let mut placement = aggregated();
-            placement["spreadConstraints"] = json!([constraint]);
+            placement["spreadConstraints"] =
+                json!([{ "spreadByField": field, "minGroups": least }]);
             placement
         };
         let groups = |first: &str, second: &str| {
@@ -84,34 +86,21 @@ mod tests {
             placement["clusterAffinities"] = json!([group(first), group(second)]);
             placement
         };
-        let mut unsupported =
-            json!({ "replicaScheduling": { "replicaSchedulingType": "Divided" } });
+        let nowhere = json!({ "clusterAffinity": { "clusterNames": ["none"] } });
+        let mut one = spread("cluster", 1);
+        one["spreadConstraints"][0]["maxGroups"] = json!(1);
+        let unsupported = json!({ "replicaScheduling": { "replicaSchedulingType": "Divided" } });
         for (placement, expected) in [
-            (
-                json!({ "clusterAffinity": { "clusterNames": ["none"] } }),
-                WaitsFor::Admission,
-            ),
-            (aggregated(), WaitsFor::Room),
-            (
-                spread(json!({ "spreadByField": "cluster", "minGroups": 3 })),
-                WaitsFor::Admission,
-            ),
-            (
-                spread(json!({ "spreadByField": "region", "minGroups": 1 })),
-                WaitsFor::Admission,
-            ),
-            (
-                spread(json!({ "spreadByField": "cluster", "minGroups": 1, "maxGroups": 1 })),
-                WaitsFor::Anything,
-            ),
+            (nowhere, Admission),
+            (aggregated(), Room),
+            (spread("cluster", 3), Admission),
+            (spread("region", 1), Admission),
+            (one, Anything),
             // Another choice of clusters may have the room.
-            (
-                spread(json!({ "spreadByField": "provider", "minGroups": 1 })),
-                WaitsFor::Anything,
-            ),
+            (spread("provider", 1), Anything),
             // Of several groups the one counts that is helped most easily.
-            (groups("none", "m1"), WaitsFor::Room),
-            (unsupported.take(), WaitsFor::Nothing),
+            (groups("none", "m1"), Room),
+            (unsupported, Nothing),
         ] {
             let spec = deployment(30, &placement);
             let clusters = snapshot(&["m1", "m2"].map(|name| {
