@@ -238,6 +238,20 @@ pub fn policy() -> Value {
     })
 }
 
+/// Returns an object as it is while somebody deletes it and finalizers hold it.
+pub fn deleting(mut object: Value) -> Value {
+    object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    object
+}
+
+/// Returns the Deployment `shop/web`.
+pub fn deployment(replicas: i64) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"namespace": "shop", "name": "web"}, "spec": {"replicas": replicas},
+    })
+}
+
 /// Gives a template or a binding the claim of the policy [`policy`].
 pub fn claimed(mut object: Value) -> Value {
     let metadata = &mut object["metadata"];
@@ -315,6 +329,25 @@ impl FakeApi {
     pub fn binding(&self, name: &str) -> Value {
         let binding = self.object("resourcebindings", "shop", name);
         binding.expect("the binding is stored")
+    }
+
+    /// Returns the Deployment `shop/web` as it is stored.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn deployment(&self) -> Value {
+        let deployment = self.object("deployments", "shop", "web");
+        deployment.expect("the Deployment is stored")
+    }
+
+    /// Returns a condition of an object of the namespace `shop` as it is stored, null where it has
+    /// none of the type.
+    pub fn condition(&self, plural: &str, name: &str, kind: &str) -> Value {
+        let object = self.object(plural, "shop", name).unwrap_or_default();
+        let conditions = object["status"]["conditions"].as_array();
+        let mut conditions = conditions.into_iter().flatten();
+        let found = conditions.find(|it| it["type"] == kind);
+        found.cloned().unwrap_or_default()
     }
 
     /// Returns all objects of a plural as they are stored.

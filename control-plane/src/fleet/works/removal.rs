@@ -89,7 +89,7 @@ impl Doomed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fleet::testing::{Stand, work};
+    use crate::fleet::testing::{Stand, deleting, work};
 
     #[tokio::test(start_paused = true)]
     async fn a_work_that_was_deleted_a_moment_ago_says_nothing_else_afterwards() {
@@ -100,8 +100,7 @@ mod tests {
         let held = stand.fleet.works.list_in("karmada-es-m1");
         let doomed = Doomed::of(&held[0]);
         // The cache does not show it yet.
-        placed["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
-        stand.api.put("works", placed);
+        stand.api.put("works", deleting(placed));
         let removed = doomed.remove(&stand.fleet.client, true).await;
         assert!(matches!(removed, Err(kube::Error::Api(status)) if status.is_conflict()));
         let works = stand.api.all("works");

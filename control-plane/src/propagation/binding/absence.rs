@@ -125,8 +125,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn works_stay_where_a_binding_that_left_was_made_again_unseen() {
         for is_there in [true, false] {
-            let mut leaving = testing::binding();
-            leaving["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
+            let mut leaving = testing::deleting(testing::binding());
             leaving["metadata"]["finalizers"] = json!(["example.com/kept"]);
             let stand = testing::Stand::followed([
                 ("clusters", testing::cluster("m1")),

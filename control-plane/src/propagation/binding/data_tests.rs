@@ -174,13 +174,8 @@ async fn report(stand: &Stand, cluster: &str, state: &str, is_complete: bool) {
 }
 
 fn pending(stand: &Stand, name: &str) -> (String, String) {
-    let binding = stand.api.binding(name);
-    let conditions = binding["status"]["conditions"]
-        .as_array()
-        .cloned()
-        .unwrap_or_default();
-    let found = conditions.iter().find(|it| it["type"] == "DataPending");
-    let text = |key: &str| found.map_or("", |it| it[key].as_str().unwrap()).to_owned();
+    let found = stand.api.condition("resourcebindings", name, "DataPending");
+    let text = |key: &str| found[key].as_str().unwrap_or_default().to_owned();
     (text("reason"), text("message"))
 }
 

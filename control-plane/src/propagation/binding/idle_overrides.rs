@@ -154,7 +154,7 @@ mod tests {
     use tokio_util::sync::CancellationToken;
 
     use super::*;
-    use crate::fleet::testing::{FakeApi, Stand, binding, cluster, pass};
+    use crate::fleet::testing::{FakeApi, Stand, binding, cluster, deployment, pass};
     use crate::settings::Settings;
 
     #[tokio::test(start_paused = true)]
@@ -198,13 +198,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn override_policies_that_change_nothing_anywhere_are_told() {
-        let deployment = json!({
-            "apiVersion": "apps/v1", "kind": "Deployment",
-            "metadata": {"namespace": "shop", "name": "web"}, "spec": {"replicas": 2},
-        });
         let mut stand = Stand::new([
             ("clusters", cluster("m1")),
-            ("deployments", deployment),
+            ("deployments", deployment(2)),
             ("resourcebindings", binding()),
         ]);
         stand.api.serve_deployments();

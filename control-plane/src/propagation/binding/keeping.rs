@@ -77,10 +77,10 @@ pub fn condition(
 mod tests {
     use serde_json::json;
 
-    use super::super::leaving_tests::{bound, deployment, work_of};
+    use super::super::leaving_tests::{bound, work_of};
     use super::super::replacing_tests::to;
     use super::*;
-    use crate::fleet::testing::{cluster, pass};
+    use crate::fleet::testing::{cluster, deployment, pass};
 
     #[test]
     fn what_is_kept_for_long_is_told_once_and_its_end_too() {

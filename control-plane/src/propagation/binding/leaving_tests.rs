@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 use super::replacing_tests::{apply, to};
 use super::start;
 use crate::fleet::template::Kind;
-use crate::fleet::testing::{Stand, binding, claimed, cluster, pass, policy, refusal, work};
+use crate::fleet::testing::{
+    Stand, binding, claimed, cluster, deleting, pass, policy, refusal, work,
+};
 
 /// Returns the binding of a resource of namespace `shop`, which moved from `m1` to `m2`.
 pub(super) fn moved(name: &str, api_version: &str, kind: &str) -> Value {
@@ -50,14 +52,6 @@ pub(super) fn written(stand: &Stand, name: &str) -> Vec<(Method, Value)> {
     of_work
         .map(|(method, _, body)| (method, body["spec"]["preserveResourcesOnDeletion"].clone()))
         .collect()
-}
-
-/// Returns a Deployment of namespace `shop`.
-pub(super) fn deployment(replicas: i64) -> Value {
-    json!({
-        "apiVersion": "apps/v1", "kind": "Deployment",
-        "metadata": {"namespace": "shop", "name": "web"}, "spec": {"replicas": replicas},
-    })
 }
 
 /// Starts the controller with some objects and a kind that the API serves; it acts once that is
@@ -268,8 +262,7 @@ async fn what_a_policy_places_beside_a_workload_leaves_a_cluster_after_the_workl
     // The task has ended, and the Work of the old copy is still there.
     workload["spec"]["gracefulEvictionTasks"] = json!([]);
     workload["metadata"]["generation"] = json!(2);
-    let mut leaving = work_of(&workload, "m1");
-    leaving["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
+    let leaving = deleting(work_of(&workload, "m1"));
     stand.api.put("works", leaving);
     stand.api.put("resourcebindings", workload);
     pass(60).await;
@@ -468,8 +461,7 @@ async fn what_a_deleted_policy_placed_stays_together_for_a_process_that_started_
 async fn a_target_whose_former_work_is_still_being_removed_replaces_nothing() {
     let binding = moved("web", "apps/v1", "Deployment");
     let old = work_of(&binding, "m1");
-    let mut former = work_of(&binding, "m2");
-    former["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
+    let former = deleting(work_of(&binding, "m2"));
     let objects = [
         ("resourcebindings", binding),
         ("works", old),
@@ -543,8 +535,7 @@ async fn what_a_workload_depends_on_leaves_a_cluster_after_it() {
     secret["spec"]["clusters"] = json!([]);
     secret["spec"]["placement"] = Value::Null;
     let workload = moved("workload", "apps/v1", "Deployment");
-    let mut leaving = work_of(&workload, "m1");
-    leaving["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
+    let leaving = deleting(work_of(&workload, "m1"));
     let works = ["m1", "m2"].map(|cluster| ("works", work_of(&secret, cluster)));
     let bindings = [secret.clone(), workload].map(|it| ("resourcebindings", it));
     let objects = works.into_iter().chain(bindings);
@@ -568,8 +559,7 @@ async fn what_a_copy_of_a_policy_places_waits_for_no_workload_of_the_original() 
         };
         let service = of(policy, moved("service", "v1", "Service"));
         let workload = of("original", moved("workload", "apps/v1", "Deployment"));
-        let mut leaving = work_of(&workload, "m1");
-        leaving["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
+        let mut leaving = deleting(work_of(&workload, "m1"));
         leaving["metadata"]["finalizers"] = json!(["karmada.io/execution-controller"]);
         let works = ["m1", "m2"].map(|cluster| ("works", work_of(&service, cluster)));
         let bindings = [service.clone(), workload].map(|it| ("resourcebindings", it));
@@ -746,8 +736,7 @@ async fn a_cluster_leaves_although_the_binding_does_not_remove_a_work_there_any_
     stand.api.answer_truly();
     pass(60).await;
     assert!(stand.api.object("works", "karmada-es-m1", "web").is_some());
-    leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-    stand.api.put("clusters", leaving);
+    stand.api.put("clusters", deleting(leaving));
     pass(300).await;
     assert_eq!(stand.api.object("works", "karmada-es-m1", "web"), None);
 }
@@ -785,8 +774,7 @@ async fn a_binding_does_not_take_back_what_is_said_of_a_copy_in_a_cluster_that_l
     stand
         .api
         .delay(Method::PATCH, &path, std::time::Duration::from_secs(2));
-    leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-    stand.api.put("clusters", leaving);
+    stand.api.put("clusters", deleting(leaving));
     pass(10).await;
     let expected = [(Method::PATCH, json!(true)), (Method::DELETE, Value::Null)];
     assert_eq!(

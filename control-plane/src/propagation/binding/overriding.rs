@@ -323,7 +323,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::fleet::testing::{Stand, cluster};
+    use crate::fleet::testing::{Stand, binding, claimed, cluster, deployment, pass, policy};
 
     #[tokio::test(start_paused = true)]
     async fn what_overrides_leave_of_the_replicas_is_all_that_a_copy_has_to_run() {
@@ -351,23 +351,19 @@ mod tests {
                     }],
                 },
             });
-            let template = json!({
-                "apiVersion": "apps/v1", "kind": "Deployment",
-                "metadata": {"namespace": "shop", "name": "web"}, "spec": {"replicas": 4},
-            });
             let stand = Stand::new([
                 ("clusters", cluster("m1")),
                 ("clusters", cluster("m2")),
-                ("deployments", template),
+                ("deployments", deployment(4)),
                 ("overridepolicies", overrides.clone()),
-                ("resourcebindings", crate::fleet::testing::binding()),
+                ("resourcebindings", binding()),
             ]);
             stand.api.serve_deployments();
             stand.fleet.follow_templates();
             follow(&stand.fleet, &Queue::new("bindings"));
             let mut stand = stand;
             stand.follow().await;
-            crate::fleet::testing::pass(5).await;
+            pass(5).await;
             let binding = stand.binding("web-deployment").unwrap();
             let lookup = &stand.fleet.override_lookup;
             let got = ["m1", "m2"].map(|it| lookup.least(&binding.spec, it, 4));
@@ -402,29 +398,26 @@ mod tests {
         );
         wide["spec"]["overrideRules"][0]["targetCluster"] = json!({"clusterNames": ["m2"]});
         // The fleet API does not serve the kind of another binding.
-        let mut other = crate::fleet::testing::binding();
+        let mut other = binding();
         other["metadata"]["name"] = json!("web-statefulset");
         other["spec"]["resource"]["kind"] = json!("StatefulSet");
         for (value, least) in [("small", [4, 2]), ("large", [2, 4]), ("other", [4, 4])] {
-            let template = json!({
-                "apiVersion": "apps/v1", "kind": "Deployment",
-                "metadata": {"namespace": "shop", "name": "web", "labels": {"tier": "large"}},
-                "spec": {"replicas": 4},
-            });
+            let mut template = deployment(4);
+            template["metadata"]["labels"] = json!({"tier": "large"});
             let mut stand = Stand::new([
                 ("clusters", cluster("m1")),
                 ("clusters", cluster("m2")),
                 ("deployments", template),
                 ("clusteroverridepolicies", wide.clone()),
                 ("overridepolicies", labelled(value)),
-                ("resourcebindings", crate::fleet::testing::binding()),
+                ("resourcebindings", binding()),
                 ("resourcebindings", other.clone()),
             ]);
             stand.api.serve_deployments();
             stand.fleet.follow_templates();
             follow(&stand.fleet, &Queue::new("bindings"));
             stand.follow().await;
-            crate::fleet::testing::pass(5).await;
+            pass(5).await;
             let binding = stand.binding("web-deployment").unwrap();
             let lookup = &stand.fleet.override_lookup;
             let got = ["m1", "m2"].map(|it| lookup.least(&binding.spec, it, 4));
@@ -442,8 +435,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn works_stay_as_they_are_while_an_override_policy_is_gone_that_they_depend_on() {
-        use crate::fleet::testing::{claimed, pass, policy};
-        use crate::propagation::binding::leaving_tests::{bound, deployment};
+        use crate::propagation::binding::leaving_tests::bound;
         use crate::propagation::binding::replacing_tests::to;
 
         let overrides = |is_paused: bool| {

@@ -355,10 +355,7 @@ mod tests {
             key: testing::key("web-deployment"),
             id: "id".to_owned(),
         };
-        let template = json!({
-            "apiVersion": "apps/v1", "kind": "Deployment",
-            "metadata": {"name": "web", "namespace": "shop"}, "spec": {"replicas": 2},
-        });
+        let template = testing::deployment(2);
         let rendered = render_plain(&origin, &spec, &template, false);
         let prepared = Prepared::Works {
             rendered: rendered.unwrap(),

@@ -4,9 +4,9 @@ use http::Method;
 use muster_shared::names;
 use serde_json::{Value, json};
 
-use super::leaving_tests::{bound, deployment, moved, work_of, written};
+use super::leaving_tests::{bound, moved, work_of, written};
 use super::start;
-use crate::fleet::testing::{Stand, cluster, pass, refusal};
+use crate::fleet::testing::{Stand, cluster, deleting, deployment, pass, refusal};
 
 /// Returns a binding with two replicas in each of some clusters.
 pub(super) fn to(clusters: &[&str], generation: i64) -> Value {
@@ -34,8 +34,7 @@ pub(super) fn apply(stand: &Stand, cluster: &str) {
 #[tokio::test(start_paused = true)]
 async fn a_target_that_leaves_or_is_not_heard_of_takes_the_place_of_no_living_copy() {
     // A person takes the cluster out of the fleet to which the workload is to go.
-    let mut leaving = cluster("m2");
-    leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    let mut leaving = deleting(cluster("m2"));
     leaving["metadata"]["finalizers"] = json!(["karmada.io/cluster-controller"]);
     // A cluster that fell silent after the workload was placed there, and before the Work was made.
     let mut silent = cluster("m2");
@@ -123,8 +122,7 @@ async fn a_copy_goes_once_the_target_is_known_to_have_its_own_although_its_delet
 #[tokio::test(start_paused = true)]
 async fn what_runs_in_a_cluster_that_leaves_stands_for_no_replica_elsewhere() {
     // A person takes m2 out of the fleet, to which most replicas were to go.
-    let mut leaving = cluster("m2");
-    leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    let mut leaving = deleting(cluster("m2"));
     leaving["metadata"]["finalizers"] = json!(["karmada.io/cluster-controller"]);
     let mut binding = moved("web-deployment", "apps/v1", "Deployment");
     binding["spec"]["replicas"] = json!(4);
@@ -158,14 +156,10 @@ async fn what_runs_in_a_cluster_that_leaves_stands_for_no_replica_elsewhere() {
 #[tokio::test(start_paused = true)]
 async fn a_work_that_cannot_be_read_keeps_no_other_cluster_from_what_the_template_says() {
     let template = |image: &str| {
-        json!({
-            "apiVersion": "apps/v1", "kind": "Deployment",
-            "metadata": {"namespace": "shop", "name": "web"},
-            "spec": {
-                "replicas": 2,
-                "template": {"spec": {"containers": [{"name": "c", "image": image}]}},
-            },
-        })
+        let mut template = deployment(2);
+        template["spec"]["template"] =
+            json!({"spec": {"containers": [{"name": "c", "image": image}]}});
+        template
     };
     for fails in [false, true] {
         let (clusters, binding) = (["m1", "m2"].map(cluster), to(&["m1", "m2"], 1));

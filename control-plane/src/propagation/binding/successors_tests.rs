@@ -7,11 +7,11 @@ use muster_shared::names;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::leaving_tests::{bound, deployment, moved, started, work_of, written};
+use super::leaving_tests::{bound, moved, started, work_of, written};
 use super::replacing_tests::{apply, to};
 use super::start;
 use crate::fleet::budget::pace::Pace;
-use crate::fleet::testing::{Stand, cluster, pass, refusal};
+use crate::fleet::testing::{Stand, cluster, deployment, pass, refusal};
 
 /// Starts with clusters m1 and `target`, a Deployment of two, and the Works of its binding.
 fn of_two(target: Value, binding: Value, works: impl IntoIterator<Item = Value>) -> Stand {

@@ -4,10 +4,10 @@ use http::Method;
 use muster_shared::names;
 use serde_json::{Value, json};
 
-use super::leaving_tests::{bound, deployment, moved, started, work_of};
+use super::leaving_tests::{bound, moved, started, work_of};
 use super::start;
 use crate::fleet::template::{TEMPLATE_FINGERPRINT, Template};
-use crate::fleet::testing::{Stand, claimed, cluster, pass, policy, refusal};
+use crate::fleet::testing::{Stand, claimed, cluster, deployment, pass, policy, refusal};
 
 /// Returns a Job.
 fn job(parallelism: i64) -> Value {

@@ -349,14 +349,10 @@ mod tests {
         typo["metadata"]["labels"] = json!({"propagationpolicy.karmada.io/permanent-id": "typo"});
         typo["spec"]["resourceSelectors"][0]["name"] = json!("wep");
         let templates = (0..400).map(|number| {
-            let template = json!({
-                "apiVersion": "apps/v1", "kind": "Deployment",
-                "metadata": {
-                    "namespace": "shop", "name": format!("web-{number}"),
-                    "uid": number.to_string(), "generation": 1,
-                },
-                "spec": {"replicas": 2},
-            });
+            let mut template = testing::deployment(2);
+            template["metadata"]["name"] = json!(format!("web-{number}"));
+            template["metadata"]["uid"] = json!(number.to_string());
+            template["metadata"]["generation"] = json!(1);
             ("deployments", template)
         });
         let policies = [typo, testing::policy()].map(|it| ("propagationpolicies", it));
@@ -366,12 +362,10 @@ mod tests {
         stand.api.delay(Method::POST, path, Duration::from_secs(10));
         detect(&mut stand).await;
         pass(900).await;
-        let told = stand.api.object("propagationpolicies", "shop", "typo");
-        let told = told.expect("it stays")["status"].clone();
-        let conditions = told["conditions"].as_array().expect("it has conditions");
-        let effective = conditions.iter().find(|it| it["type"] == "Effective");
-        let reason = effective.map(|it| it["reason"].clone());
-        assert_eq!(reason, Some(json!("NothingSelected")), "{told}");
+        let effective = stand
+            .api
+            .condition("propagationpolicies", "typo", "Effective");
+        assert_eq!(effective["reason"], "NothingSelected", "{effective}");
     }
 
     #[test]

@@ -411,8 +411,7 @@ mod tests {
         ]);
         detect(&mut stand).await;
         pass(10).await;
-        let claimed = stand.api.object("deployments", "shop", "web");
-        let claimed = claimed.expect("the template stays");
+        let claimed = stand.api.deployment();
         assert_eq!(claimed["metadata"]["labels"], labels, "it claims");
         let bindings = &stand.fleet.bindings;
         assert!(bindings.iter().next().is_none(), "and waits for a change");
@@ -457,6 +456,17 @@ mod tests {
         })
     }
 
+    /// Returns the id of the policy that claims the Deployment.
+    fn claimant(stand: &Stand) -> serde_json::Value {
+        stand.api.deployment()["metadata"]["labels"][ID].clone()
+    }
+
+    /// Returns the clusters that the binding of the Deployment may choose.
+    fn placed(stand: &Stand) -> serde_json::Value {
+        let bound = stand.binding("web-deployment").expect("it is bound");
+        json!(bound.spec)["placement"]["clusterAffinity"]["clusterNames"].clone()
+    }
+
     #[tokio::test(start_paused = true)]
     async fn what_a_lazy_policy_claimed_and_selects_no_more_goes_to_another_policy() {
         let lazy = |generation: u32, app: &str| {
@@ -473,18 +483,14 @@ mod tests {
         ]);
         detect(&mut stand).await;
         pass(10).await;
-        let held = stand.api.object("deployments", "shop", "web").unwrap();
-        assert_eq!(held["metadata"]["labels"][ID], "first", "it is claimed");
+        assert_eq!(claimant(&stand), "first", "it is claimed");
         assert!(stand.binding("web-deployment").is_none(), "and waits");
         stand
             .api
             .put("propagationpolicies", lazy(2, "something-else"));
         pass(10).await;
-        let held = stand.api.object("deployments", "shop", "web").unwrap();
-        assert_eq!(held["metadata"]["labels"][ID], "second");
-        let bound = json!(stand.binding("web-deployment").expect("it is bound").spec);
-        let names = &bound["placement"]["clusterAffinity"]["clusterNames"];
-        assert_eq!(*names, json!(["m2"]));
+        assert_eq!(claimant(&stand), "second");
+        assert_eq!(placed(&stand), json!(["m2"]));
     }
 
     #[tokio::test(start_paused = true)]
@@ -495,11 +501,7 @@ mod tests {
             let mut stand = Stand::new([("propagationpolicies", former), ("deployments", web())]);
             detect(&mut stand).await;
             pass(10).await;
-            let id = || {
-                let held = stand.api.object("deployments", "shop", "web").unwrap();
-                held["metadata"]["labels"][ID].clone()
-            };
-            assert_eq!(id(), "given", "it is claimed");
+            assert_eq!(claimant(&stand), "given", "it is claimed");
             // Somebody replaces it by a manifest without the label.
             let app = if selects { "web" } else { "something-else" };
             let mut edited = policy("first", 2, app, "m1");
@@ -513,7 +515,7 @@ mod tests {
             } else {
                 (json!(null), json!(null))
             };
-            assert_eq!(id(), expected, "selects: {selects}");
+            assert_eq!(claimant(&stand), expected, "selects: {selects}");
             assert_eq!(bound["suspension"], suspension, "selects: {selects}");
         }
     }
@@ -546,10 +548,7 @@ mod tests {
             }
             stand.api.put("propagationpolicies", edited);
             pass(120).await;
-            let bound = stand.binding("web-deployment");
-            let bound = json!(bound.expect("the other policy binds it").spec);
-            let names = &bound["placement"]["clusterAffinity"]["clusterNames"];
-            assert_eq!(*names, json!(["m2"]), "deleted: {is_deleted}");
+            assert_eq!(placed(&stand), json!(["m2"]), "deleted: {is_deleted}");
             assert_ne!(status()["refused"], 1, "{}", status());
         }
     }
@@ -564,25 +563,17 @@ mod tests {
         ]);
         detect(&mut stand).await;
         pass(10).await;
-        let held = || {
-            stand
-                .api
-                .object("deployments", "shop", "web")
-                .expect("it stays")
-        };
-        assert_eq!(held()["metadata"]["labels"][ID], "first");
-        let mut edited = held();
+        assert_eq!(claimant(&stand), "first");
+        let mut edited = stand.api.deployment();
         edited["metadata"]["labels"]["app"] = json!("api");
         edited["metadata"]["generation"] = json!(2);
         edited["spec"]["replicas"] = json!(5);
         stand.api.put("deployments", edited);
         pass(10).await;
-        assert_eq!(held()["metadata"]["labels"][ID], "second");
+        assert_eq!(claimant(&stand), "second");
         let bound = stand.binding("web-deployment").expect("it is bound");
-        let bound = json!(bound.spec);
-        assert_eq!(bound["replicas"], 5, "an edit is carried out");
-        let names = &bound["placement"]["clusterAffinity"]["clusterNames"];
-        assert_eq!(*names, json!(["m2"]));
+        assert_eq!(bound.spec.replicas, 5, "an edit is carried out");
+        assert_eq!(placed(&stand), json!(["m2"]));
     }
 
     #[tokio::test(start_paused = true)]
@@ -607,10 +598,6 @@ mod tests {
         ]);
         detect(&mut stand).await;
         pass(10).await;
-        let placed = |stand: &Stand| {
-            let bound = stand.binding("web-deployment").expect("it is bound");
-            json!(bound.spec)["placement"]["clusterAffinity"]["clusterNames"].clone()
-        };
         assert_eq!(placed(&stand), json!(["m1"]));
         // The watch of the policies breaks: what follows is heard of the template alone.
         let broken = refusal(500, "InternalError", "");
@@ -620,7 +607,7 @@ mod tests {
         stand.api.lose("configmaps", "shop", "none");
         pass(5).await;
         stand.api.put("propagationpolicies", near(2, "api"));
-        let mut edited = stand.api.object("deployments", "shop", "web").unwrap();
+        let mut edited = stand.api.deployment();
         edited["metadata"]["labels"]["app"] = json!("api");
         stand.api.put("deployments", edited);
         pass(10).await;

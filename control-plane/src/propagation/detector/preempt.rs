@@ -220,8 +220,7 @@ mod tests {
             let (plural, object) = of(last);
             stand.api.put(plural, object);
             pass(10).await;
-            let held = stand.api.object("deployments", "shop", "web");
-            let labels = held.expect("it stays")["metadata"]["labels"].take();
+            let labels = stand.api.deployment()["metadata"]["labels"].take();
             let expected = json!({"propagationpolicy.karmada.io/permanent-id": owned});
             assert_eq!(labels, expected, "{what}");
         }
@@ -241,8 +240,7 @@ mod tests {
         let mut stand = Stand::with(preempting(), objects);
         detect(&mut stand).await;
         pass(60).await;
-        let held = stand.api.object("deployments", "shop", "web");
-        let labels = held.expect("it stays")["metadata"]["labels"].take();
+        let labels = stand.api.deployment()["metadata"]["labels"].take();
         let expected = json!({"propagationpolicy.karmada.io/permanent-id": "rival"});
         assert_eq!(labels, expected);
     }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::fleet::testing::{self, FakeApi, Stand, cluster, pass, refusal};
+use crate::fleet::testing::{self, FakeApi, Stand, cluster, deleting, pass, refusal};
 
 /// Starts the controllers that make bindings and Works.
 async fn start(stand: &mut Stand) {
@@ -37,8 +37,7 @@ async fn cordon(stand: &Stand) {
 async fn delete_in_vain(stand: &Stand, work: &str) {
     let path = format!("/karmada-es-m1/works/{work}");
     stand.api.cut(http::Method::DELETE, &path);
-    let mut bound = stand.api.binding("web-deployment");
-    bound["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    let bound = deleting(stand.api.binding("web-deployment"));
     stand.api.put("resourcebindings", bound);
     pass(5).await;
     stand.api.answer_truly();
@@ -292,7 +291,7 @@ async fn what_a_workload_needs_stays_while_a_process_that_starts_cannot_find_out
 async fn a_template_that_is_made_again_is_placed_anew_although_its_former_works_are_still_shown() {
     let stand = placed_in(&["m2", "m1"]).await;
     cordon(&stand).await;
-    let template = stand.api.object("deployments", "shop", "web").unwrap();
+    let template = stand.api.deployment();
     // The cache is behind: the API has taken the deletion.
     for work in stand.api.all("works") {
         let name = work["metadata"]["name"].as_str().unwrap().to_owned();
@@ -304,8 +303,7 @@ async fn a_template_that_is_made_again_is_placed_anew_although_its_former_works_
     let mut again = template.clone();
     again["metadata"]["uid"] = json!("t2");
     stand.api.delete("deployments", "shop", "web");
-    let mut bound = stand.api.binding("web-deployment");
-    bound["metadata"]["deletionTimestamp"] = json!("2026-01-02T00:00:00Z");
+    let bound = deleting(stand.api.binding("web-deployment"));
     stand.api.put("resourcebindings", bound);
     pass(1).await;
     assert!(stand.binding("web-deployment").is_none(), "it is gone");
@@ -406,8 +404,7 @@ async fn a_cluster_leaves_although_the_deletion_of_a_work_there_failed_and_its_b
         pass(60).await;
         assert!(work().is_some(), "{fails}: a policy claims its template");
         stand.api.forget();
-        leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-        stand.api.put("clusters", leaving);
+        stand.api.put("clusters", deleting(leaving));
         pass(60 * 60).await;
         let stays = work().is_some_and(|it| it["metadata"]["deletionTimestamp"].is_null());
         let told = stand.api.told().await;

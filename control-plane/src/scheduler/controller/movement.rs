@@ -467,9 +467,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_pause_that_ended_during_the_decision_is_not_waited_for_because_another_one_lasts() {
-        let mut leaving = stand::cluster("m1");
+        let mut leaving = stand::deleting(stand::cluster("m1"));
         leaving["metadata"]["annotations"] = json!({"failover.muster.io/paused": "x"});
-        leaving["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
         let mut binding = stand::binding();
         binding["spec"]["clusters"] =
             json!([{"name": "m1", "replicas": 2}, {"name": "m2", "replicas": 2}]);
@@ -568,8 +567,7 @@ mod tests {
     async fn a_workload_that_is_placed_where_its_copy_is_kept_does_not_move() {
         let mut paused = stand::cluster("m1");
         paused["metadata"]["annotations"] = json!({"failover.muster.io/paused": "x"});
-        let mut leaving = paused.clone();
-        leaving["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
+        let leaving = stand::deleting(paused.clone());
         let well = || stand::cluster("m1");
         for (what, m1, names, is_stopped, place) in [
             ("nothing holds", well(), "m1", false, Some("m1")),
@@ -620,8 +618,7 @@ mod tests {
         use Need::{NotDivided, PlacementChanged, ReplicasChanged};
         let spec = placed(deployment(2, &json!({})), &[("m1", 2), ("m2", 2)]);
         let after = &spec.clusters[1..];
-        let mut leaving = cluster("m1", 10);
-        leaving["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
+        let leaving = stand::deleting(cluster("m1", 10));
         let clusters = snapshot(&[cluster("m1", 10), cluster("m2", 10)]);
         let leaves = snapshot(&[leaving, cluster("m2", 10)]);
         let changed = Cause::ClustersChanged {

@@ -162,7 +162,7 @@ mod tests {
 
     use super::*;
     use crate::fleet::budget::pace::Pace;
-    use crate::fleet::testing::{Stand, binding, cluster, pass, refusal};
+    use crate::fleet::testing::{Stand, binding, cluster, deleting, pass, refusal};
     use crate::scheduler::core::report::Verdict;
 
     /// Returns a binding of generation 3 whose schedule of generation 1 was reported.
@@ -320,8 +320,7 @@ mod tests {
         use crate::scheduler::controller::movement::Held;
 
         // Its cluster leaves the fleet a moment after it was placed there.
-        let mut leaving = cluster("m1");
-        leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        let leaving = deleting(cluster("m1"));
         let objects = [
             ("clusters", leaving),
             ("clusters", cluster("m2")),

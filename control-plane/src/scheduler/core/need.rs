@@ -169,13 +169,13 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::fleet::testing::deleting;
     use crate::scheduler::tests::fixtures::{
         cluster, config_map, deployment, dynamic, placed, snapshot, static_weights,
     };
 
     fn judge(spec: &ResourceBindingSpec, status: Value, applied: &str) -> Option<Need> {
-        let mut leaving = cluster("leaving", 10);
-        leaving["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
+        let leaving = deleting(cluster("leaving", 10));
         let mut clusters = snapshot(&[cluster("m1", 10), leaving]);
         clusters.depart("left");
         need(

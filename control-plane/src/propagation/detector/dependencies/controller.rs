@@ -461,7 +461,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::fleet::testing::{self, Stand, binding, claimed, cluster, pass};
+    use crate::fleet::testing::{self, Stand, binding, claimed, cluster, deleting, pass};
 
     /// Returns a fleet with these objects and the Deployment `shop/web` that needs the ConfigMap
     /// `shop/conf`, whose dependencies have been distributed.
@@ -571,7 +571,7 @@ mod tests {
             policy["spec"]["preserveResourcesOnDeletion"] = json!(preserves);
             policy
         };
-        let mut referrer = claimed(referrer());
+        let referrer = claimed(referrer());
         let stand = stand([
             ("propagationpolicies", policy(false)),
             ("resourcebindings", referrer.clone()),
@@ -582,8 +582,7 @@ mod tests {
         assert_eq!(conf().map(named), Some(1));
         assert_eq!(conf().unwrap().spec.preserve_resources_on_deletion, None);
         stand.api.put("propagationpolicies", policy(true));
-        referrer["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-        stand.api.put("resourcebindings", referrer);
+        stand.api.put("resourcebindings", deleting(referrer));
         pass(10).await;
         assert_eq!(conf().map(named), Some(0));
         let preserves = conf().unwrap().spec.preserve_resources_on_deletion;
@@ -628,9 +627,7 @@ mod tests {
 
     /// Returns the binding of the Deployment as somebody deletes it.
     fn deleted(stand: &Stand) -> Value {
-        let mut web = stand.api.binding("web-deployment");
-        web["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-        web
+        deleting(stand.api.binding("web-deployment"))
     }
 
     /// Returns whether the ConfigMap stays in m1, where its Work is going.
@@ -651,8 +648,7 @@ mod tests {
             if other_in == "m1" {
                 // The ConfigMap stays for the other workload until a person deletes it.
                 let name = "conf-configmap";
-                let mut conf = stand.api.object("resourcebindings", "shop", name).unwrap();
-                conf["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+                let conf = deleting(stand.api.object("resourcebindings", "shop", name).unwrap());
                 stand.api.delete("configmaps", "shop", "conf");
                 stand.api.put("resourcebindings", conf);
                 pass(60).await;

@@ -277,8 +277,16 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::fleet::testing::{Stand, pass, policy};
+    use crate::fleet::testing::{Stand, deployment, pass, policy};
     use crate::propagation::detector::detect;
+
+    /// Returns the Deployment `shop/web` with a uid.
+    fn template() -> serde_json::Value {
+        let mut template = deployment(2);
+        template["metadata"]["uid"] = json!("t");
+        template["metadata"]["generation"] = json!(1);
+        template
+    }
 
     #[test]
     fn a_start_is_over_when_nothing_has_waited_for_a_while_or_at_the_latest_after_a_minute() {
@@ -311,11 +319,8 @@ mod tests {
             } else {
                 policy["metadata"]["namespace"] = json!("kube-system");
             }
-            let template = json!({
-                "apiVersion": "apps/v1", "kind": "Deployment",
-                "metadata": {"namespace": "kube-system", "name": "web", "uid": "t"},
-                "spec": {"replicas": 2},
-            });
+            let mut template = template();
+            template["metadata"]["namespace"] = json!("kube-system");
             let (plural, namespace) = if is_wide {
                 ("clusterpropagationpolicies", "")
             } else {
@@ -336,24 +341,15 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_policy_for_what_another_controller_claims_says_so() {
-        let template = json!({
-            "apiVersion": "apps/v1", "kind": "Deployment",
-            "metadata": {
-                "namespace": "shop", "name": "web", "uid": "t",
-                "labels": {"resourcetemplate.karmada.io/claimed-by": "MultiClusterService"},
-            },
-            "spec": {"replicas": 2},
-        });
+        let mut template = template();
+        template["metadata"]["labels"] =
+            json!({"resourcetemplate.karmada.io/claimed-by": "MultiClusterService"});
         let objects = [("propagationpolicies", policy()), ("deployments", template)];
         let mut stand = Stand::new(objects);
         detect(&mut stand).await;
         pass(120).await;
-        let told = stand.api.object("propagationpolicies", "shop", "web");
-        let told = told.expect("it stays")["status"].clone();
-        let conditions = told["conditions"].as_array().expect("it has conditions");
-        let ready = conditions.iter().find(|it| it["type"] == "Ready");
-        let ready = ready.expect("it is told").clone();
-        assert_eq!(ready["reason"], "ClaimedByAnotherController", "{told}");
+        let ready = stand.api.condition("propagationpolicies", "web", "Ready");
+        assert_eq!(ready["reason"], "ClaimedByAnotherController", "{ready}");
         let message = ready["message"].as_str().unwrap();
         assert!(message.contains("MultiClusterService"), "{message}");
     }
@@ -362,12 +358,7 @@ mod tests {
     async fn what_no_binding_can_be_made_of_counts_as_refused_until_one_is_made() {
         let mut policy = policy();
         policy["spec"]["dependentOverrides"] = json!(["registry"]);
-        let template = json!({
-            "apiVersion": "apps/v1", "kind": "Deployment",
-            "metadata": {"namespace": "shop", "name": "web", "uid": "t", "generation": 1},
-            "spec": {"replicas": 2},
-        });
-        let objects = [("propagationpolicies", policy), ("deployments", template)];
+        let objects = [("propagationpolicies", policy), ("deployments", template())];
         let mut stand = Stand::new(objects);
         detect(&mut stand).await;
         let status = || {

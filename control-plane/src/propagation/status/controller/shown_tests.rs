@@ -8,11 +8,10 @@ use crate::fleet::testing::{self, Stand, pass};
 
 /// Returns the template `shop/web`, by name and namespace.
 fn template() -> Value {
-    json!({
-        "apiVersion": "apps/v1", "kind": "Deployment",
-        "metadata": {"namespace": "shop", "name": "web", "uid": "u", "generation": 1},
-        "spec": {"replicas": 2},
-    })
+    let mut template = testing::deployment(2);
+    template["metadata"]["uid"] = json!("u");
+    template["metadata"]["generation"] = json!(1);
+    template
 }
 
 /// Returns a fleet with the workload in `m1`, whose agent says that two replicas are ready, and

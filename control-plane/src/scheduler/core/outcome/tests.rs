@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fleet::testing::at;
+use crate::fleet::testing::{at, deleting};
 use crate::scheduler::core::record::record;
 use crate::scheduler::tests::fixtures::{
     aggregated, cluster, config_map, deployment, dynamic, leaving, placed, snapshot, tainted,
@@ -112,11 +112,7 @@ fn no_copy_is_removed_because_no_cluster_may_have_the_workload() {
             json!([{"key": "cluster.karmada.io/unreachable", "effect": "NoSchedule"}]);
         down
     };
-    let leaving = || {
-        let mut leaving = cluster("m", 10);
-        leaving["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
-        leaving
-    };
+    let leaving = || deleting(cluster("m", 10));
     let task = |why: &str| {
         json!([{
             "fromCluster": "m", "purgeMode": "Gracefully", "replicas": 2, "reason": "NoClusterFit",
@@ -366,8 +362,7 @@ fn what_has_completed_is_taken_off_clusters_that_leave_and_goes_nowhere_else() {
     let mut spec = deployment(2, &dynamic());
     let targets = json!([{"name": "m", "replicas": 1}, {"name": "n", "replicas": 1}]);
     spec.clusters = serde_json::from_value(targets).unwrap();
-    let mut leaving = cluster("m", 10);
-    leaving["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
+    let leaving = deleting(cluster("m", 10));
     let well = || ["m", "n"].map(|name| cluster(name, 10)).to_vec();
     let mut gone = snapshot(&well());
     gone.depart("m");
@@ -390,8 +385,7 @@ fn what_has_completed_is_taken_off_clusters_that_leave_and_goes_nowhere_else() {
 
 #[test]
 fn what_cannot_be_placed_anew_does_not_hold_the_clusters_that_leave() {
-    let mut leaving = cluster("gone", 10);
-    leaving["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
+    let leaving = deleting(cluster("gone", 10));
     let clusters = snapshot(&[cluster("m", 10), leaving]);
     let twice = json!([{"spreadByField": "cluster", "minGroups": 2, "maxGroups": 2}]);
     let divided = dynamic()["replicaScheduling"].clone();
