@@ -97,7 +97,7 @@ fn new_targets(subject: &Subject<'_>, outcome: &Outcome, snapshot: &Snapshot) ->
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
-    use muster_shared::api::binding::ResourceBindingStatus;
+    use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus};
     use serde_json::json;
 
     use super::*;
@@ -135,15 +135,8 @@ mod tests {
             let spec = placed(deployment(2, &placement), targets);
             let applied = record(&placed(deployment(2, before), targets));
             let status = ResourceBindingStatus::default();
-            let subject = Subject {
-                generation: 2,
-                applied_placement: Some(&applied),
-                spec: &spec,
-                status: &status,
-            };
-            let snapshot = snapshot(&all.map(|it| cluster(it, 10)));
             let obstacle = |name: &str| shut.contains(&name).then(|| by.clone());
-            let (chosen, waits) = around(&subject, &snapshot, obstacle);
+            let (chosen, waits) = around(&spec, &applied, &status, &all, obstacle);
             let reasons = shut.iter().take(waits_for).map(|it| format!("{it} {by}"));
             let reasons = reasons.collect::<Vec<_>>().join(", ");
             assert_eq!(chosen.join(" "), expected, "{what}");
@@ -164,15 +157,8 @@ mod tests {
             let spec = placed(deployment(2, &after), targets);
             let applied = record(&placed(deployment(2, &before), targets));
             let status = ResourceBindingStatus::default();
-            let subject = Subject {
-                generation: 2,
-                applied_placement: Some(&applied),
-                spec: &spec,
-                status: &status,
-            };
-            let snapshot = snapshot(&["m1", "m2", "m3"].map(|it| cluster(it, 10)));
             let obstacle = |name: &str| (name == "m3").then(|| by.clone());
-            let (chosen, held) = around(&subject, &snapshot, obstacle);
+            let (chosen, held) = around(&spec, &applied, &status, &["m1", "m2", "m3"], obstacle);
             assert_eq!(chosen, ["m2", "m3"], "{by}");
             assert_eq!(held.is_some(), waits, "{by}");
         }
@@ -193,29 +179,32 @@ mod tests {
             "lastScheduledTime": "2024-01-01T00:00:00Z",
         }))
         .unwrap();
-        let subject = Subject {
-            generation: 1,
-            applied_placement: Some(&applied),
-            spec: &spec,
-            status: &status,
-        };
-        let snapshot = snapshot(&["m1", "m2"].map(|it| cluster(it, 10)));
         for (by, waits) in [(Obstacle::CopyLeaves, true), (Obstacle::Suspended, false)] {
             let obstacle = |name: &str| (name == "m1").then(|| by.clone());
-            let (_, held) = around(&subject, &snapshot, obstacle);
+            let (_, held) = around(&spec, &applied, &status, &["m1", "m2"], obstacle);
             assert_eq!(held.is_some(), waits, "{by}");
         }
     }
 
-    /// Returns the clusters of what a subject comes to, and why that waits.
+    /// Returns the clusters of what a binding comes to of which this placement was applied last,
+    /// and why that waits.
     fn around(
-        subject: &Subject<'_>,
-        snapshot: &Snapshot,
+        spec: &ResourceBindingSpec,
+        applied: &str,
+        status: &ResourceBindingStatus,
+        clusters: &[&str],
         obstacle: impl Fn(&str) -> Option<Obstacle>,
     ) -> (Vec<String>, Option<String>) {
+        let subject = Subject {
+            generation: 2,
+            applied_placement: Some(applied),
+            spec,
+            status,
+        };
+        let clusters: Vec<_> = clusters.iter().map(|it| cluster(it, 10)).collect();
         let options = Options::default();
-        let place = |it: &Snapshot| pass(subject, it, &options, Timestamp::UNIX_EPOCH);
-        let (outcome, held) = pass_around(subject, snapshot, place, obstacle);
+        let place = |it: &Snapshot| pass(&subject, it, &options, Timestamp::UNIX_EPOCH);
+        let (outcome, held) = pass_around(&subject, &snapshot(&clusters), place, obstacle);
         let chosen = outcome.placed.map(|it| it.clusters).unwrap_or_default();
         (chosen.into_iter().map(|it| it.name).collect(), held)
     }

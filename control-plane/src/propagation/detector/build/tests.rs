@@ -34,18 +34,22 @@ fn claim() -> Claim {
     }
 }
 
+/// Calls `act` with what is wanted of the binding of a template.
+fn wanted<R>(
+    key: &TemplateKey,
+    template: &Template,
+    act: impl FnOnce(&Wanted<'_>) -> R,
+) -> Result<R, Error> {
+    let (claim, policy) = (claim(), PropagationSpec::default());
+    let asking = (&interpreters(), false);
+    Ok(act(&Wanted::new(
+        key, template, &claim, &policy, None, asking,
+    )?))
+}
+
 fn made_of(template: &Template) -> AnyBinding {
-    let (key, claim, policy) = (key(), claim(), PropagationSpec::default());
-    let wanted = Wanted::new(
-        &key,
-        template,
-        &claim,
-        &policy,
-        None,
-        (&interpreters(), false),
-    )
-    .unwrap();
-    let mut binding = wanted.create(Vec::new(), |_| None).unwrap();
+    let made = wanted(&key(), template, |it| it.create(Vec::new(), |_| None));
+    let mut binding = made.unwrap().unwrap();
     binding.metadata.resource_version = Some("7".into());
     binding
 }
@@ -59,16 +63,7 @@ fn patch_taken_for(
     template: &Template,
     changed: bool,
 ) -> Result<Option<Value>, Error> {
-    let (key, claim, policy) = (key(), claim(), PropagationSpec::default());
-    Wanted::new(
-        &key,
-        template,
-        &claim,
-        &policy,
-        None,
-        (&interpreters(), false),
-    )?
-    .patch(held, changed)
+    wanted(&key(), template, |it| it.patch(held, changed))?
 }
 
 #[test]
@@ -147,16 +142,7 @@ fn the_binding_of_another_object_is_told_and_not_touched() {
 fn a_template_whose_binding_no_api_server_takes_is_told() {
     let mut key = key();
     key.name = "under_score".into();
-    let (claim, policy) = (claim(), PropagationSpec::default());
-    let told = Wanted::new(
-        &key,
-        &template("1", "a", 0),
-        &claim,
-        &policy,
-        None,
-        (&interpreters(), false),
-    )
-    .unwrap_err();
+    let told = wanted(&key, &template("1", "a", 0), |_| ()).unwrap_err();
     assert!(
         told.to_string().contains("under_score-deployment"),
         "{told}"
