@@ -248,6 +248,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::fleet::testing::only_condition;
 
     fn cluster(ready: Option<&str>, change: impl FnOnce(&mut Value)) -> Cluster {
         let mut cluster = json!({
@@ -258,10 +259,7 @@ mod tests {
             ]},
         });
         if let Some(ready) = ready {
-            cluster["status"]["conditions"] = json!([{
-                "type": "Ready", "status": ready, "reason": "R", "message": "",
-                "lastTransitionTime": "2024-01-01T00:00:00Z",
-            }]);
+            cluster["status"]["conditions"] = only_condition("Ready", ready);
         }
         change(&mut cluster);
         serde_json::from_value(cluster).unwrap()

@@ -46,16 +46,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::fleet::testing::only_condition;
 
     fn cluster(ready: &str, effect: &str, deleting: bool) -> Presence<Arc<Cluster>> {
         let deletion = deleting.then_some("2024-01-01T00:00:00Z");
         let cluster = json!({
             "metadata": {"name": "m1", "deletionTimestamp": deletion},
             "spec": {"taints": [{"key": "x", "effect": effect}]},
-            "status": {"conditions": [{
-                "type": "Ready", "status": ready, "reason": "R", "message": "",
-                "lastTransitionTime": "2024-01-01T00:00:00Z",
-            }]},
+            "status": {"conditions": only_condition("Ready", ready)},
         });
         Presence::There(Arc::new(serde_json::from_value(cluster).unwrap()))
     }

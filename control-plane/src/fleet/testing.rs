@@ -190,10 +190,7 @@ pub fn cluster(name: &str) -> Value {
         "metadata": {"name": name},
         "spec": {"syncMode": "Pull"},
         "status": {
-            "conditions": [{
-                "type": "Ready", "status": "True", "reason": "R", "message": "",
-                "lastTransitionTime": "2024-01-01T00:00:00Z",
-            }],
+            "conditions": only_condition("Ready", "True"),
             "apiEnablements": [{
                 "groupVersion": "apps/v1",
                 "resources": [{"name": "deployments", "kind": "Deployment"}],
@@ -238,6 +235,14 @@ pub fn policy() -> Value {
     })
 }
 
+/// Returns the conditions of an object that has one.
+pub fn only_condition(kind: &str, status: &str) -> Value {
+    json!([{
+        "type": kind, "status": status, "reason": "R", "message": "",
+        "lastTransitionTime": "2024-01-01T00:00:00Z",
+    }])
+}
+
 /// Returns an object as it is while somebody deletes it and finalizers hold it.
 pub fn deleting(mut object: Value) -> Value {
     object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
@@ -273,10 +278,7 @@ pub fn work(cluster: &str, health: &str) -> Value {
             },
         },
         "status": {
-            "conditions": [{
-                "type": "Applied", "status": "True", "reason": "R", "message": "",
-                "lastTransitionTime": "2024-01-01T00:00:00Z",
-            }],
+            "conditions": only_condition("Applied", "True"),
             "manifestStatuses": [{
                 "identifier": {
                     "ordinal": 0, "group": "apps", "version": "v1", "kind": "Deployment",

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::leaving_tests::{bound, moved, work_of, written};
 use super::start;
-use crate::fleet::testing::{Stand, cluster, deleting, deployment, pass, refusal};
+use crate::fleet::testing::{Stand, cluster, deleting, deployment, only_condition, pass, refusal};
 
 /// Returns a binding with two replicas in each of some clusters.
 pub(super) fn to(clusters: &[&str], generation: i64) -> Value {
@@ -22,10 +22,7 @@ pub(super) fn apply(stand: &Stand, cluster: &str) {
     let lies_in = names::execution_namespace(cluster);
     for mut work in stand.api.all("works") {
         if work["metadata"]["namespace"] == json!(lies_in) {
-            work["status"] = json!({"conditions": [{
-                "type": "Applied", "status": "True", "reason": "R", "message": "",
-                "lastTransitionTime": "2024-01-01T00:00:00Z",
-            }]});
+            work["status"] = json!({"conditions": only_condition("Applied", "True")});
             stand.api.put("works", work);
         }
     }

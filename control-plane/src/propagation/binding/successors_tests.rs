@@ -11,7 +11,7 @@ use super::leaving_tests::{bound, moved, started, work_of, written};
 use super::replacing_tests::{apply, to};
 use super::start;
 use crate::fleet::budget::pace::Pace;
-use crate::fleet::testing::{Stand, cluster, deployment, pass, refusal};
+use crate::fleet::testing::{Stand, cluster, deployment, only_condition, pass, refusal};
 
 /// Starts with clusters m1 and `target`, a Deployment of two, and the Works of its binding.
 fn of_two(target: Value, binding: Value, works: impl IntoIterator<Item = Value>) -> Stand {
@@ -163,10 +163,7 @@ async fn a_living_copy_does_not_go_first_for_a_target_whose_agent_applies_nothin
         // Works.
         let mut target = cluster("m2");
         let conditions = target["status"]["conditions"].as_array_mut().unwrap();
-        conditions.push(json!({
-            "type": "WorksUpToDate", "status": follows, "reason": "R", "message": "",
-            "lastTransitionTime": "2024-01-01T00:00:00Z",
-        }));
+        conditions.push(only_condition("WorksUpToDate", follows)[0].clone());
         let binding = evicted_directly();
         let old = work_of(&binding, "m1");
         assert_eq!(

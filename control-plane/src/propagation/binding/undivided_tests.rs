@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 use super::leaving_tests::{bound, moved, started, work_of};
 use super::start;
 use crate::fleet::template::{TEMPLATE_FINGERPRINT, Template};
-use crate::fleet::testing::{Stand, claimed, cluster, deployment, pass, policy, refusal};
+use crate::fleet::testing::{
+    Stand, claimed, cluster, deployment, only_condition, pass, policy, refusal,
+};
 
 /// Returns a Job.
 fn job(parallelism: i64) -> Value {
@@ -161,10 +163,7 @@ async fn a_workload_whose_replicas_are_not_divided_yet_runs_on_whatever_its_kind
     assert_eq!(asked(), json!(7));
     let mut running = stand.api.all("works").remove(0);
     running["status"] = json!({
-        "conditions": [{
-            "type": "Applied", "status": "True", "reason": "R", "message": "",
-            "lastTransitionTime": "2024-01-01T00:00:00Z",
-        }],
+        "conditions": only_condition("Applied", "True"),
         "manifestStatuses": [{
             "identifier": {
                 "ordinal": 0, "group": "batch", "version": "v1", "kind": "Job",

@@ -70,6 +70,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::fleet::testing::only_condition;
 
     fn item(cluster: &str, applied: bool, message: &str) -> Value {
         json!({ "clusterName": cluster, "applied": applied, "appliedMessage": message })
@@ -78,7 +79,7 @@ mod tests {
     #[test]
     fn a_template_is_told_of_what_is_new_and_of_nothing_twice() {
         let refused = || item("m1", false, "forbidden");
-        let full = json!([{ "type": "FullyApplied", "status": "True", "reason": "a", "message": "", "lastTransitionTime": "2024-01-01T00:00:00Z" }]);
+        let full = only_condition("FullyApplied", "True");
         let applied = || item("m1", true, "");
         let (new, full) = (json!({}), json!({ "conditions": full }));
         let known = json!({ "aggregatedStatus": [refused()] });

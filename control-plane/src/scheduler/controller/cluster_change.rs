@@ -143,6 +143,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::fleet::testing::only_condition;
     use crate::scheduler::controller::waiting::Waiting;
     use crate::scheduler::controller::waits_for::{Wait, WaitsFor};
     use crate::scheduler::tests::fixtures::{cluster, decoded, deployment, tainted};
@@ -204,10 +205,7 @@ mod tests {
         let deleting = json!({ "name": "m", "deletionTimestamp": "2024-01-01T00:00:00Z" });
         let ready = {
             let mut after = before.clone();
-            after["status"]["conditions"] = json!([{
-                "type": "Ready", "status": "True", "reason": "", "message": "",
-                "lastTransitionTime": "2024-01-01T00:00:00Z",
-            }]);
+            after["status"]["conditions"] = only_condition("Ready", "True");
             after
         };
         let unread = {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::start;
 use crate::fleet::budget::pace::Pace;
-use crate::fleet::testing::{Stand, binding, cluster, pass};
+use crate::fleet::testing::{Stand, binding, cluster, only_condition, pass};
 
 /// Returns the workload in `m1`, which waits there for its data or runs.
 fn workload(waits: bool) -> Value {
@@ -17,10 +17,8 @@ fn workload(waits: bool) -> Value {
     workload["metadata"]["generation"] = json!(1);
     let placement = workload["spec"]["placement"].to_string();
     workload["metadata"]["annotations"] = json!({APPLIED_PLACEMENT: placement});
-    workload["status"] = json!({"conditions": [{
-        "type": "DataPending", "status": if waits { "True" } else { "False" }, "reason": "R",
-        "message": "", "lastTransitionTime": "2024-01-01T00:00:00Z",
-    }]});
+    let status = if waits { "True" } else { "False" };
+    workload["status"] = json!({"conditions": only_condition("DataPending", status)});
     workload
 }
 

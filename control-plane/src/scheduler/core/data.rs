@@ -105,6 +105,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::fleet::testing::only_condition;
     use crate::scheduler::core::{FitError, Options, Snapshot, schedule};
     use crate::scheduler::tests::fixtures::{cluster, decoded};
 
@@ -168,10 +169,7 @@ mod tests {
         ] {
             let workload = workload(&["m1", "m3"]);
             let status = json!({
-                "conditions": [{
-                    "type": "DataPending", "status": status, "reason": "R", "message": "",
-                    "lastTransitionTime": "2024-01-01T00:00:00Z",
-                }],
+                "conditions": only_condition("DataPending", status),
                 "aggregatedStatus": [{"clusterName": reported}],
             });
             let status = serde_json::from_value(status).unwrap();

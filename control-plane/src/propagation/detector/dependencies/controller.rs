@@ -616,10 +616,7 @@ mod tests {
         stand.follow().await;
         pass(60).await;
         for mut work in stand.api.all("works") {
-            work["status"] = json!({"conditions": [{
-                "type": "Applied", "status": "True", "reason": "R", "message": "",
-                "lastTransitionTime": "2024-01-01T00:00:00Z",
-            }]});
+            work["status"] = json!({"conditions": testing::only_condition("Applied", "True")});
             stand.api.put("works", work);
         }
         stand
