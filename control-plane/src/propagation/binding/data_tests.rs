@@ -254,10 +254,7 @@ async fn a_workload_that_waits_too_long_is_told_and_one_that_is_in_two_clusters_
 
 #[tokio::test(start_paused = true)]
 async fn nothing_leaves_for_a_cluster_that_the_data_does_not_reach() {
-    let stand = stand().await;
-    report(&stand, "m1", "Primary", true).await;
-    report(&stand, "m2", "Secondary", true).await;
-    assert_eq!(seen(&stand), "primary secondary m1");
+    let stand = running().await;
     stand.api.put("clusters", cluster("m3"));
     stand.api.put("resourcebindings", binding(0, &["m3"], 2));
     pass(20 * 60).await;
@@ -495,9 +492,7 @@ async fn a_primary_that_a_short_list_lacks_at_the_start_is_not_followed_by_anoth
 
 #[tokio::test(start_paused = true)]
 async fn a_silent_cluster_that_nothing_fences_keeps_its_role() {
-    let stand = stand().await;
-    report(&stand, "m1", "Primary", true).await;
-    report(&stand, "m2", "Secondary", true).await;
+    let stand = running().await;
     stand.api.put("clusters", silent("m1"));
     stand.api.put("resourcebindings", binding(0, &["m2"], 2));
     pass(20 * 60).await;

@@ -131,11 +131,6 @@ mod tests {
         tainted, text,
     };
 
-    fn with(mut placement: Value, key: &str, value: Value) -> Value {
-        placement[key] = value;
-        placement
-    }
-
     /// Returns the result with clusters `m2` and `m3`, where `m1` is unknown.
     fn outcome(spec: &ResourceBindingSpec) -> String {
         let clusters = snapshot(&[cluster("m2", 10), cluster("m3", 10)]);
@@ -148,9 +143,9 @@ mod tests {
 
     #[test]
     fn what_an_unknown_cluster_holds_stays_and_only_the_rest_is_placed() {
-        let by = |field: &str, min: i64, max: i64| json!([{ "spreadByField": field, "minGroups": min, "maxGroups": max }]);
-        let spread = |placement: Value, field: &str, min, max| {
-            with(placement, "spreadConstraints", by(field, min, max))
+        let spread = |field: &str, min: i64, max: i64| {
+            let constraint = json!({ "spreadByField": field, "minGroups": min, "maxGroups": max });
+            json!({ "spreadConstraints": [constraint] })
         };
         let only = |names: &[&str]| json!({ "clusterAffinity": { "clusterNames": names } });
         let without = json!({ "clusterAffinity": { "exclude": ["m1"] } });
@@ -162,35 +157,38 @@ mod tests {
             { "affinityName": "absent", "clusterNames": ["m4"] },
             { "affinityName": "home", "clusterNames": ["m1"] },
         ]});
-        let copies = |placement: &Value, held: &[(&str, i32)]| placed(config_map(placement), held);
-        let divided = |replicas, placement: &Value, held: &[(&str, i32)]| {
-            placed(deployment(replicas, placement), held)
-        };
-        let here = [("m1", 0)];
-        #[rustfmt::skip]
-        let cases = [
-            ("a copy on each", copies(&json!({}), &here), "m1:0 m2:0 m3:0"),
-            ("a copy that is to be divided", copies(&dynamic(), &here), "m1:0 m2:0 m3:0"),
-            ("the only copy", copies(&only(&["m1"]), &here), STAYS),
-            ("one of two", copies(&only(&["m1", "m2"]), &here), "m1:0 m2:0"),
-            ("as many as allowed", copies(&spread(json!({}), "cluster", 1, 1), &here), STAYS),
-            ("room for one more", copies(&spread(json!({}), "cluster", 2, 2), &here), "m1:0 m2:0"),
-            ("as many as there are", copies(&spread(json!({}), "cluster", 1, 0), &here), "m1:0 m2:0 m3:0"),
-            ("three and no more", copies(&spread(json!({}), "cluster", 3, 3), &here), "m1:0 m2:0 m3:0"),
-            ("its region is unknown, too", copies(&spread(json!({}), "region", 1, 1), &here), STAYS),
-            ("no other group is taken for it", copies(&groups, &here), STAYS),
-            ("no group before it has a cluster", copies(&absent_first, &here), STAYS),
+        let all = "m1:0 m2:0 m3:0";
+        for (what, placement, expected) in [
+            ("a copy on each", json!({}), all),
+            ("a copy that is to be divided", dynamic(), all),
+            ("the only copy", only(&["m1"]), STAYS),
+            ("one of two", only(&["m1", "m2"]), "m1:0 m2:0"),
+            ("as many as allowed", spread("cluster", 1, 1), STAYS),
+            ("room for one more", spread("cluster", 2, 2), "m1:0 m2:0"),
+            ("as many as there are", spread("cluster", 1, 0), all),
+            ("three and no more", spread("cluster", 3, 3), all),
+            ("its region is unknown, too", spread("region", 1, 1), STAYS),
+            ("no other group is taken for it", groups, STAYS),
+            ("no group before it has a cluster", absent_first, STAYS),
             // The person who made the policy gives the cluster up.
-            ("it is excluded by name", copies(&without, &here), "m2:0 m3:0"),
-            ("others are named", copies(&only(&["m2"]), &here), "m2:0"),
-            ("it grows", divided(6, &aggregated(), &[("m1", 2), ("m2", 2)]), "m1:2 m2:4"),
-            ("one of its clusters is left", divided(6, &dynamic(), &[("m1", 2)]), "m1:2 m2:2 m3:2"),
-            ("all of it is there", divided(2, &dynamic(), &[("m1", 2)]), "m1:2"),
-            ("it shrinks", divided(2, &dynamic(), &[("m1", 2), ("m2", 2)]), STAYS),
-            ("weights", divided(4, &static_weights(&[("m1", 1), ("m2", 1)]), &[("m1", 2)]), "m1:2 m2:2"),
-            ("it alone has a weight", divided(4, &static_weights(&[("m1", 1)]), &[("m1", 2)]), STAYS),
-        ];
-        for (what, spec, expected) in cases {
+            ("it is excluded by name", without, "m2:0 m3:0"),
+            ("others are named", only(&["m2"]), "m2:0"),
+        ] {
+            let spec = placed(config_map(&placement), &[("m1", 0)]);
+            assert_eq!(outcome(&spec), expected, "{what}");
+        }
+        let (one, both) = ([("m1", 2)], [("m1", 2), ("m2", 2)]);
+        let even = static_weights(&[("m1", 1), ("m2", 1)]);
+        let alone = static_weights(&[("m1", 1)]);
+        for (what, replicas, placement, held, expected) in [
+            ("it grows", 6, aggregated(), &both[..], "m1:2 m2:4"),
+            ("one cluster is left", 6, dynamic(), &one, "m1:2 m2:2 m3:2"),
+            ("all of it is there", 2, dynamic(), &one, "m1:2"),
+            ("it shrinks", 2, dynamic(), &both, STAYS),
+            ("weights", 4, even, &one, "m1:2 m2:2"),
+            ("it alone has a weight", 4, alone, &one, STAYS),
+        ] {
+            let spec = placed(deployment(replicas, &placement), held);
             assert_eq!(outcome(&spec), expected, "{what}");
         }
     }

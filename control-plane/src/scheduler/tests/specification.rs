@@ -247,24 +247,27 @@ fn a_member_that_cannot_read_its_works_gets_nothing_new_and_keeps_what_it_has() 
     };
     let copies = json!({ "clusterTolerations": [{ "operator": "Exists" }] });
     let divided = |replicas, held: &[(&str, i32)]| placed(deployment(replicas, &dynamic()), held);
-    #[rustfmt::skip]
-    let cases = [
-        ("new", divided(4, &[]), "m1:2 m2:2", "m2:4"),
-        ("it stays", divided(4, &[("m1", 4)]), "m1:4", "m1:4"),
-        ("it grows", divided(6, &[("m1", 4)]), "m1:5 m2:1", "m1:4 m2:2"),
-        // Those that read their Works do not suffice: what is wanted counts for more.
-        ("it grows beyond the others", divided(18, &[("m1", 4)]), "m1:11 m2:7", "m1:11 m2:7"),
-        ("it shrinks", divided(2, &[("m1", 2), ("m2", 2)]), "m1:1 m2:1", "m1:1 m2:1"),
-        // No toleration helps.
-        ("a new copy", config_map(&copies), "m1:0 m2:0", "m2:0"),
-        ("a copy stays", placed(config_map(&copies), &[("m1", 0)]), "m1:0 m2:0", "m1:0 m2:0"),
-    ];
-    for (what, spec, read, unread) in cases {
+    let check = |what: &str, spec: &ResourceBindingSpec, read: &str, unread: &str| {
         for (status, expected) in [("True", read), ("Unknown", read), ("False", unread)] {
             let clusters = [with_works("m1", status), cluster("m2", 10)];
-            assert_eq!(outcome(&spec, &clusters), expected, "{what}: {status}");
+            assert_eq!(outcome(spec, &clusters), expected, "{what}: {status}");
         }
+    };
+    let (one, both) = ([("m1", 4)], [("m1", 2), ("m2", 2)]);
+    for (what, replicas, held, read, unread) in [
+        ("new", 4, &[][..], "m1:2 m2:2", "m2:4"),
+        ("it stays", 4, &one, "m1:4", "m1:4"),
+        ("it grows", 6, &one, "m1:5 m2:1", "m1:4 m2:2"),
+        // Those that read their Works do not suffice: what is wanted counts for more.
+        ("it grows beyond", 18, &one, "m1:11 m2:7", "m1:11 m2:7"),
+        ("it shrinks", 2, &both, "m1:1 m2:1", "m1:1 m2:1"),
+    ] {
+        check(what, &divided(replicas, held), read, unread);
     }
+    // No toleration helps.
+    check("a new copy", &config_map(&copies), "m1:0 m2:0", "m2:0");
+    let stays = placed(config_map(&copies), &[("m1", 0)]);
+    check("a copy stays", &stays, "m1:0 m2:0", "m1:0 m2:0");
     let alone = [with_works("m1", "False")];
     let why = "cluster(s) could not read their Works (WorksUpToDate=False)";
     assert_eq!(
