@@ -262,10 +262,10 @@ mod tests {
             ("promoted again since", 3, 2, 3, Some(2), "lead"),
             ("a store without clusters", 0, 0, 0, None, "lead"),
         ] {
-            let seen = (1..=ahead).map(|n| (format!("m{n}"), 2)).collect();
-            let elsewhere = elsewhere.into_iter();
+            let seen: BTreeMap<_, _> = (1..=ahead).map(|n| (format!("m{n}"), 2)).collect();
             let elsewhere = elsewhere.map(|epoch| ("https://b".to_owned(), epoch));
-            let verdict = judge(own, &seen, clusters, &elsewhere.collect());
+            let elsewhere: BTreeMap<_, _> = elsewhere.into_iter().collect();
+            let verdict = judge(own, &seen, clusters, &elsewhere);
             let found = match &verdict {
                 Verdict::Lead => "lead",
                 Verdict::Doubt(_) => "doubt",

@@ -117,7 +117,7 @@ mod tests {
         let old = conditions_of(&[("Applied", "True", "r")]);
         let (pull, push) = (Some(ClusterSyncMode::Pull), Some(ClusterSyncMode::Push));
         let stopped = Some(("True", "agents"));
-        let refuses = Some((
+        let unwilling = Some((
             "False",
             "m1: its agent does not fence this workload: of the agent",
         ));
@@ -126,7 +126,7 @@ mod tests {
         let none = Vec::new();
         for (what, mode, reported, expected) in [
             ("it confirms", &pull, &confirmed, stopped),
-            ("it refuses", &pull, &refused, refuses),
+            ("it refuses", &pull, &refused, unwilling),
             ("an older agent", &pull, &old, unconfirmed),
             ("it has not applied it yet", &pull, &none, None),
             ("no agent", &push, &old, no_agent),

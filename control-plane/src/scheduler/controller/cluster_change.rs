@@ -226,7 +226,7 @@ mod tests {
         let soft = tainted("m", 10, "x", "PreferNoSchedule");
         let free_cpu =
             |cores: &str| changed("/status/resourceSummary/allocatable/cpu", json!(cores));
-        let (half, eleven, nine) = (free_cpu("10500m"), free_cpu("11"), free_cpu("9"));
+        let (half, more, fewer) = (free_cpu("10500m"), free_cpu("11"), free_cpu("9"));
         let labels = json!({ "name": "m", "labels": { "a": "b" } });
         let labelled = changed("/metadata", labels);
         let regional = changed("/spec", json!({ "region": "r" }));
@@ -258,10 +258,10 @@ mod tests {
             ("it serves more kinds", &before, &growing_kinds, all),
             ("it serves fewer kinds", &before, &blind, "any"),
             ("more cores, not a whole replica", &before, &half, ""),
-            ("more cores", &before, &eleven, "room any"),
+            ("more cores", &before, &more, "room any"),
             ("more memory", &before, &roomier_in_memory, "memory"),
             ("its grades have more cores", &small, &large, "room any"),
-            ("fewer cores", &before, &nine, ""),
+            ("fewer cores", &before, &fewer, ""),
             ("it is being deleted", &before, &going, "any"),
             ("it is first seen being deleted", &none, &going, "room any"),
             ("it changes meanwhile", &going, &going_and_tainted, ""),

@@ -372,17 +372,17 @@ mod tests {
         };
         let never = modes("Never", "Directly");
         let none = Value::Null;
-        let (one, two) = ("a=Gracefully", "a=Gracefully b=Gracefully");
+        let (first, both) = ("a=Gracefully", "a=Gracefully b=Gracefully");
         for (what, failover, chosen, expected) in [
-            ("all move", &none, &["c"][..], two),
-            ("one stays", &none, &["b", "c"], one),
+            ("all move", &none, &["c"][..], both),
+            ("one stays", &none, &["b", "c"], first),
             ("none is dropped", &none, &["a", "b"], ""),
-            ("graceful", &cluster("Graciously"), &["b"], one),
+            ("graceful", &cluster("Graciously"), &["b"], first),
             ("never removed", &cluster("Never"), &["b"], "a=Never"),
-            ("two as before", &cluster("Immediately"), &["b"], one),
-            ("two modes", &modes("Immediately", "Never"), &["c"], two),
+            ("two as before", &cluster("Immediately"), &["b"], first),
+            ("two modes", &modes("Immediately", "Never"), &["c"], both),
             ("failing, two stay", &never, &["c"], "a=Never b=Never"),
-            ("failing, two as before", &failing, &["c"], two),
+            ("failing, two as before", &failing, &["c"], both),
             ("fenced", &fenced, &["b"], ""),
         ] {
             assert_eq!(kept(failover, chosen, false), expected, "{what}");
@@ -393,7 +393,7 @@ mod tests {
             ("never two", cluster("Immediately"), ""),
             ("never two of one that fails", failing, ""),
             ("it stays in spite of that", never, "a=Never"),
-            ("graceful", none, one),
+            ("graceful", none, first),
         ] {
             let found = kept_of(&[("a", 2)], &failover, &["b"], false);
             assert_eq!(found, expected, "{what}");
