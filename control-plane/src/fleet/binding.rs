@@ -255,6 +255,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::fleet::testing::key;
 
     #[test]
     fn a_referrer_with_an_empty_namespace_is_one_of_the_whole_fleet() {
@@ -271,10 +272,7 @@ mod tests {
 
     #[test]
     fn only_an_answer_about_the_binding_itself_says_that_it_is_absent() {
-        let key = BindingKey {
-            namespace: Some("default".to_owned()),
-            name: "web-deployment".to_owned(),
-        };
+        let key = key("web-deployment");
         let refusal = |reason: &str, code: u16, name: &str| {
             let status = json!({
                 "status": "Failure", "message": "", "reason": reason, "code": code,

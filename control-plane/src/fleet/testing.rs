@@ -32,6 +32,7 @@ use tower::BoxError;
 
 use super::Fleet;
 use super::binding::BindingKey;
+use super::template::{Kind, TemplateKey};
 use crate::settings::Settings;
 
 /// Plural, namespace and name of an object.
@@ -154,6 +155,15 @@ impl Stand {
 /// Returns the key of a binding of the namespace `shop`.
 pub fn key(name: &str) -> BindingKey {
     BindingKey {
+        namespace: Some("shop".to_owned()),
+        name: name.to_owned(),
+    }
+}
+
+/// Returns the key of a template of the namespace `shop`.
+pub fn template_key(api_version: &str, kind: &str, name: &str) -> TemplateKey {
+    TemplateKey {
+        kind: Arc::new(Kind::new(api_version, kind)),
         namespace: Some("shop".to_owned()),
         name: name.to_owned(),
     }

@@ -10,9 +10,8 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::Fleet;
-use super::template::{Kind, TemplateKey};
 use super::template_event::Lookup;
-use super::testing::{FakeApi, Stand, cluster, pass, refusal};
+use super::testing::{FakeApi, Stand, cluster, pass, refusal, template_key};
 use crate::settings::Settings;
 
 const RECORD: (&str, &str, &str) = ("configmaps", "karmada-system", "muster-pause");
@@ -130,11 +129,7 @@ async fn a_process_that_stood_by_lists_again_before_it_takes_over() {
     api.hide("deployments", "shop", "web");
     api.serve_deployments();
     let (fleet, _tasks) = standby(&api);
-    let template = TemplateKey {
-        kind: Arc::new(Kind::new("apps/v1", "Deployment")),
-        namespace: Some("shop".to_owned()),
-        name: "web".to_owned(),
-    };
+    let template = template_key("apps/v1", "Deployment", "web");
     fleet.templates.name(&template.kind);
     let waiting = Arc::clone(&fleet);
     let ready = tokio::spawn(async move { waiting.ready().await });

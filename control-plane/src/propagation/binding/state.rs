@@ -37,7 +37,7 @@ mod tests {
     use super::super::compare;
     use super::super::render::{Origin, render_plain};
     use super::*;
-    use crate::fleet::binding::BindingKey;
+    use crate::fleet::testing::key;
 
     fn rendered(tasks: &Value, clusters: &[&str]) -> Rendered {
         let clusters: Vec<_> = clusters
@@ -55,10 +55,7 @@ mod tests {
             "metadata": { "name": "web", "namespace": "default", "labels": { "app": "web" } },
         });
         let origin = Origin {
-            key: BindingKey {
-                namespace: Some("default".to_owned()),
-                name: "web-configmap".to_owned(),
-            },
+            key: key("web-configmap"),
             id: "id".to_owned(),
         };
         render_plain(&origin, &spec, &template, true)

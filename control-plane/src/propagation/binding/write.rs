@@ -213,13 +213,11 @@ mod tests {
     use muster_shared::names::annotation;
 
     use super::*;
+    use crate::fleet::testing::{Stand, key, work};
 
     #[test]
     fn a_work_is_of_another_binding_only_if_it_names_one() {
-        let key = BindingKey {
-            namespace: Some("shop".to_owned()),
-            name: "web".to_owned(),
-        };
+        let key = key("web");
         let by = |namespace: &str, name: &str| {
             json!({
                 annotation::RESOURCE_BINDING_NAMESPACE: namespace,
@@ -244,16 +242,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn works_are_removed_whatever_a_member_wrote_into_one_of_them_and_whether_seen_or_not() {
-        use crate::fleet::testing::{Stand, work};
         let stand = Stand::followed([("works", work("m1", "Healthy"))]).await;
         let time = "9999-12-31T23:59:59Z";
         let mut odd = work("m2", "Healthy");
         odd["metadata"]["managedFields"] = json!([{"operation": "Update", "time": time}]);
         odd["status"]["conditions"][0]["lastTransitionTime"] = json!(time);
-        let key = BindingKey {
-            namespace: Some("shop".to_owned()),
-            name: "web-deployment".to_owned(),
-        };
+        let key = key("web-deployment");
         stand
             .fleet
             .unseen_works

@@ -53,18 +53,12 @@ impl Arrivals {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
-    use crate::fleet::template::Kind;
+    use crate::fleet::testing::template_key;
 
     #[tokio::test(start_paused = true)]
     async fn a_binding_that_never_arrives_is_created_again() {
-        let key = TemplateKey {
-            kind: Arc::new(Kind::new("v1", "ConfigMap")),
-            namespace: Some("shop".into()),
-            name: "conf".into(),
-        };
+        let key = template_key("v1", "ConfigMap", "conf");
         let mut arrivals = Arrivals::default();
         assert_eq!(arrivals.begin(&key), None);
         assert_eq!(arrivals.begin(&key), Some(LONGEST));

@@ -63,18 +63,9 @@ pub fn sound_name(kind: &str, namespace: &str, name: &str) -> Result<String, Str
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use std::sync::Arc;
 
     use super::*;
-    use crate::fleet::template::Kind;
-
-    fn key() -> TemplateKey {
-        TemplateKey {
-            kind: Arc::new(Kind::new("batch/v1", "Job")),
-            namespace: Some("shop".into()),
-            name: "sum".into(),
-        }
-    }
+    use crate::fleet::testing::template_key;
 
     fn resource(api_version: &str, uid: Option<&str>) -> Value {
         json!({ "apiVersion": api_version, "kind": "Job", "namespace": "shop", "name": "sum", "uid": uid })
@@ -87,7 +78,7 @@ mod tests {
         });
         let held = json!({ "metadata": { "name": "sum-job", "ownerReferences": owners }, "spec": { "resource": resource } });
         let held: AnyBinding = serde_json::from_value(held).unwrap();
-        owner(&held, &key(), uid)
+        owner(&held, &template_key("batch/v1", "Job", "sum"), uid)
     }
 
     /// Returns the resource of a binding of another group's kind of this name.

@@ -2,6 +2,7 @@ use muster_shared::merge;
 
 use super::*;
 use crate::fleet::template::{Kind, Template};
+use crate::fleet::testing::key;
 
 #[test]
 fn a_copy_that_is_to_go_at_once_stays_until_a_cluster_is_chosen() {
@@ -29,10 +30,7 @@ fn a_copy_that_is_to_go_at_once_stays_until_a_cluster_is_chosen() {
 /// Returns the origin of the binding `w`.
 fn origin() -> Origin {
     Origin {
-        key: BindingKey {
-            namespace: Some("shop".to_owned()),
-            name: "w".to_owned(),
-        },
+        key: key("w"),
         id: "1".to_owned(),
     }
 }

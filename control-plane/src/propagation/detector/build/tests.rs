@@ -1,17 +1,11 @@
-use std::sync::Arc;
-
 use muster_shared::api::any_binding::AnyBinding;
 
 use super::*;
 use crate::fleet::policy::PolicyKey;
-use crate::fleet::template::Kind;
+use crate::fleet::testing::template_key;
 
 fn key() -> TemplateKey {
-    TemplateKey {
-        kind: Arc::new(Kind::new("apps/v1", "Deployment")),
-        namespace: Some("shop".into()),
-        name: "web".into(),
-    }
+    template_key("apps/v1", "Deployment", "web")
 }
 
 fn template(version: &str, image: &str, ready: i64) -> Template {
@@ -153,10 +147,7 @@ const FLINK: &str = "flink.apache.org/v1beta1";
 
 #[test]
 fn a_workload_with_several_pod_templates_is_counted_in_components_where_the_gate_is_on() {
-    let key = TemplateKey {
-        kind: Arc::new(Kind::new(FLINK, "FlinkDeployment")),
-        ..key()
-    };
+    let key = template_key(FLINK, "FlinkDeployment", "web");
     let flink = json!({
         "metadata": { "name": "web", "namespace": "shop", "uid": "u" },
         "spec": {

@@ -1,18 +1,11 @@
-use std::sync::Arc;
-
 use muster_shared::api::any_binding::AnyBinding;
 
 use super::*;
 use crate::fleet::binding::BindingKey;
-use crate::fleet::template::Kind;
-use crate::fleet::testing::{claimed, key};
+use crate::fleet::testing::{claimed, key, template_key};
 
 fn fixture() -> (TemplateKey, Template) {
-    let key = TemplateKey {
-        kind: Arc::new(Kind::new("v1", "ConfigMap")),
-        namespace: Some("shop".into()),
-        name: "conf".into(),
-    };
+    let key = template_key("v1", "ConfigMap", "conf");
     let object = json!({ "metadata": { "name": "conf", "namespace": "shop", "uid": "u", "resourceVersion": "5" } });
     (key, Template::new(object).unwrap())
 }

@@ -2,7 +2,7 @@ use muster_shared::api::any_binding::AnyBinding;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fleet::testing::at;
+use crate::fleet::testing::{at, template_key};
 
 /// Returns a binding with conditions, each given as type, status and reason.
 fn binding(name: &str, clusters: &[&str], told: &[(&str, &str, &str)]) -> AnyBinding {
@@ -250,11 +250,7 @@ fn parts_without_effect_are_named_and_nothing_grows_without_bound() {
 #[test]
 fn a_template_without_a_binding_counts_as_refused() {
     let mut tally = Tally::default();
-    let template = TemplateKey {
-        kind: crate::fleet::template::Kind::new("v1", "ConfigMap").into(),
-        namespace: Some("shop".to_owned()),
-        name: "settings".to_owned(),
-    };
+    let template = template_key("v1", "ConfigMap", "settings");
     tally.refuse(&template, "an override policy is missing");
     let status = status(None, None, &tally, || Nothing::NotThere, (&[], true), at(1));
     assert_eq!((status.selected, status.refused), (1, 1));
