@@ -62,6 +62,15 @@ fn binding(kind: usize, clusters: &[&str], generation: i64) -> Value {
     binding
 }
 
+/// Returns a fleet with these objects whose API serves the kinds of both.
+fn serving(settings: Settings, objects: impl IntoIterator<Item = (&str, Value)>) -> Stand {
+    let stand = Stand::with(settings, objects);
+    for (path, version, plural, kind) in KINDS {
+        stand.api.serve(path, version, plural, kind);
+    }
+    stand
+}
+
 /// Starts the controller over what is stored; nothing is known from before.
 async fn started(objects: impl IntoIterator<Item = (&str, Value)>) -> Stand {
     started_with(Settings::default(), objects).await
@@ -71,14 +80,29 @@ async fn started_with(
     settings: Settings,
     objects: impl IntoIterator<Item = (&str, Value)>,
 ) -> Stand {
-    let mut stand = Stand::with(settings, objects);
-    for (path, version, plural, kind) in KINDS {
-        stand.api.serve(path, version, plural, kind);
-    }
+    let mut stand = serving(settings, objects);
     start(&stand.fleet, &mut stand.tasks);
     stand.follow().await;
     pass(10).await;
     stand
+}
+
+/// Places the workload (0) or its object (1) in some clusters.
+fn place(stand: &Stand, kind: usize, clusters: &[&str], generation: i64) {
+    let placed = binding(kind, clusters, generation);
+    stand.api.put("resourcebindings", placed);
+}
+
+/// Plurals of what is stored beside the bindings.
+const PLURALS: [&str; 4] = ["clusters", "works", "statefulsets", "replications"];
+
+/// Returns what is stored of these plurals, each object with its plural.
+fn stored(stand: &Stand, plurals: &[&'static str]) -> Vec<(&'static str, Value)> {
+    let of = |plural: &&'static str| {
+        let (plural, all) = (*plural, stand.api.all(plural));
+        all.into_iter().map(move |it| (plural, it))
+    };
+    plurals.iter().flat_map(of).collect()
 }
 
 async fn stand() -> Stand {
@@ -96,21 +120,8 @@ async fn stand() -> Stand {
 
 /// Starts another process over what this one has left.
 async fn restarted(stand: &Stand) -> Stand {
-    let plurals = [
-        "clusters",
-        "resourcebindings",
-        "works",
-        "statefulsets",
-        "replications",
-    ];
-    let all = plurals.map(|plural| {
-        stand
-            .api
-            .all(plural)
-            .into_iter()
-            .map(move |it| (plural, it))
-    });
-    started(all.into_iter().flatten()).await
+    let bindings = stored(stand, &["resourcebindings"]);
+    started(stored(stand, &PLURALS).into_iter().chain(bindings)).await
 }
 
 fn work(stand: &Stand, kind: usize, cluster: &str) -> Option<Value> {
@@ -196,7 +207,7 @@ async fn a_workload_starts_where_its_data_is_first_and_moves_in_the_order_of_its
         assert_eq!(pending(&stand, "db-statefulset").0, "WaitingForData");
         step(&mut stand, "m1", "Primary", true).await;
         assert_eq!(pending(&stand, "db-statefulset").0, "DataReady");
-        stand.api.put("resourcebindings", binding(0, &["m2"], 2));
+        place(&stand, 0, &["m2"], 2);
         pass(10).await;
         let told = || pending(&stand, "db-replication").1;
         let expected =
@@ -242,9 +253,7 @@ async fn a_workload_that_waits_too_long_is_told_and_one_that_is_in_two_clusters_
     );
     report(&stand, "m1", "Primary", true).await;
     assert_eq!(seen(&stand), "primary secondary m1");
-    stand
-        .api
-        .put("resourcebindings", binding(0, &["m1", "m2"], 2));
+    place(&stand, 0, &["m1", "m2"], 2);
     pass(60).await;
     assert_eq!(seen(&stand), "primary secondary m1");
     let (reason, message) = pending(&stand, "db-replication");
@@ -256,7 +265,7 @@ async fn a_workload_that_waits_too_long_is_told_and_one_that_is_in_two_clusters_
 async fn nothing_leaves_for_a_cluster_that_the_data_does_not_reach() {
     let stand = running().await;
     stand.api.put("clusters", cluster("m3"));
-    stand.api.put("resourcebindings", binding(0, &["m3"], 2));
+    place(&stand, 0, &["m3"], 2);
     pass(20 * 60).await;
     assert_eq!(
         seen(&stand),
@@ -326,7 +335,7 @@ async fn no_copy_leaves_for_a_cluster_where_its_data_can_never_become_primary() 
             }
         }
         pass(10).await;
-        stand.api.put("resourcebindings", binding(0, &["m2"], 2));
+        place(&stand, 0, &["m2"], 2);
         pass(20 * 60).await;
         assert!(seen(&stand).ends_with(" m1"), "{what}: {}", seen(&stand));
         let (reason, message) = pending(&stand, "db-statefulset");
@@ -439,7 +448,7 @@ async fn an_object_that_a_cluster_is_to_lose_is_demoted_there_first() {
     object["spec"]["preserveResourcesOnDeletion"] = json!(true);
     object["spec"]["placement"] = json!({"clusterAffinity": {"clusterNames": ["m2"]}});
     stand.api.put("resourcebindings", object);
-    stand.api.put("resourcebindings", binding(0, &["m2"], 2));
+    place(&stand, 0, &["m2"], 2);
     pass(60).await;
     assert_eq!(seen(&stand), "primary secondary ");
     stand.api.delete(
@@ -463,29 +472,16 @@ async fn an_object_that_a_cluster_is_to_lose_is_demoted_there_first() {
 #[tokio::test(start_paused = true)]
 async fn a_primary_that_a_short_list_lacks_at_the_start_is_not_followed_by_another_one() {
     let stand = running().await;
-    stand.api.put("resourcebindings", binding(0, &[], 2));
+    place(&stand, 0, &[], 2);
     pass(10).await;
-    let plurals = ["clusters", "works", "statefulsets", "replications"];
-    let all = plurals.map(|it| {
-        stand
-            .api
-            .all(it)
-            .into_iter()
-            .map(move |object| (it, object))
-    });
-    let mut stand = Stand::new(all.into_iter().flatten());
-    for (path, version, plural, kind) in KINDS {
-        stand.api.serve(path, version, plural, kind);
-    }
+    let mut stand = serving(Settings::default(), stored(&stand, &PLURALS));
     let lost = names::work("Replication", "db", "shop");
     stand.api.hide("works", "karmada-es-m1", &lost);
     start(&stand.fleet, &mut stand.tasks);
     stand.follow().await;
     stand.api.show_again("works", "karmada-es-m1", &lost);
-    stand.api.put("resourcebindings", binding(0, &["m2"], 2));
-    stand
-        .api
-        .put("resourcebindings", binding(1, &["m1", "m2"], 1));
+    place(&stand, 0, &["m2"], 2);
+    place(&stand, 1, &["m1", "m2"], 1);
     pass(60).await;
     assert!(!seen(&stand).contains(" primary"), "{}", seen(&stand));
 }
@@ -494,7 +490,7 @@ async fn a_primary_that_a_short_list_lacks_at_the_start_is_not_followed_by_anoth
 async fn a_silent_cluster_that_nothing_fences_keeps_its_role() {
     let stand = running().await;
     stand.api.put("clusters", silent("m1"));
-    stand.api.put("resourcebindings", binding(0, &["m2"], 2));
+    place(&stand, 0, &["m2"], 2);
     pass(20 * 60).await;
     let (reason, message) = pending(&stand, "db-replication");
     assert_eq!(reason, "WaitingForRole", "{message}");
@@ -525,9 +521,7 @@ async fn a_cluster_that_flaps_during_a_move_keeps_the_data_of_a_copy_that_stays_
     stand.api.put("clusters", cluster("m1"));
     pass(10).await;
     assert_eq!(seen(&stand), "primary secondary m1");
-    stand
-        .api
-        .put("resourcebindings", binding(1, &["m1", "m2"], 3));
+    place(&stand, 1, &["m1", "m2"], 3);
     stand.api.put("clusters", silent("m1"));
     pass(10).await;
     assert_eq!(
@@ -551,12 +545,10 @@ async fn an_object_that_is_taken_over_where_its_workload_runs_is_demoted_before_
         stand.api.delete("works", &namespace, &name);
     }
     stand = restarted(&stand).await;
-    stand.api.put("resourcebindings", binding(0, &["m2"], 2));
+    place(&stand, 0, &["m2"], 2);
     pass(10).await;
     assert_eq!(seen(&stand), "- - m1");
-    stand
-        .api
-        .put("resourcebindings", binding(1, &["m1", "m2"], 1));
+    place(&stand, 1, &["m1", "m2"], 1);
     pass(10).await;
     assert_eq!(seen(&stand), "secondary secondary m1");
     report(&stand, "m2", "Secondary", true).await;
