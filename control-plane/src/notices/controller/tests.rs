@@ -113,8 +113,9 @@ async fn phases_and_severities_that_a_receiver_does_not_want_are_not_sent() {
     assert_eq!(told(&stand, "m1"), Value::Null, "it may become critical");
 }
 
-#[tokio::test]
-async fn many_failovers_at_a_time_are_told_in_one_notice() {
+/// Returns a receiver that takes no more, after three failovers have begun and are held, and was
+/// told of the first.
+async fn crowded() -> (Server, Stand, Arc<Outlet>) {
     let server = Server::start().await;
     let names = ["m1", "m2", "m3"];
     let records = names.map(|it| ("failovers", record(it, 1)));
@@ -124,6 +125,12 @@ async fn many_failovers_at_a_time_are_told_in_one_notice() {
         assert_eq!(outlet.reconcile(name).await.unwrap(), Next::Done);
     }
     assert_eq!(server.ids(), ["uid-m1-began-1", "uid-m1-held-1"]);
+    (server, stand, outlet)
+}
+
+#[tokio::test]
+async fn many_failovers_at_a_time_are_told_in_one_notice() {
+    let (server, stand, outlet) = crowded().await;
     server.next(500, "x", "");
     let failed = outlet.reconcile(LEFT_OUT).await.unwrap();
     assert!(matches!(failed, Next::After(_)), "{failed:?}");
@@ -148,15 +155,7 @@ async fn many_failovers_at_a_time_are_told_in_one_notice() {
 
 #[tokio::test]
 async fn news_that_was_told_in_one_notice_is_not_told_again_where_one_record_cannot_be_written() {
-    let server = Server::start().await;
-    let names = ["m1", "m2", "m3"];
-    let records = names.map(|it| ("failovers", record(it, 1)));
-    let mut stand = Stand::new(records);
-    let outlet = outlet(&mut stand, &server, &json!({ "perMinute": 2 })).await;
-    for name in names {
-        outlet.reconcile(name).await.unwrap();
-    }
-    assert_eq!(server.ids(), ["uid-m1-began-1", "uid-m1-held-1"]);
+    let (server, stand, outlet) = crowded().await;
     // The API has too much to do when what m2 was told is to be noted.
     let busy = refusal(503, "ServiceUnavailable", "");
     stand.api.answer(Method::PATCH, "/failovers/m2", 503, busy);

@@ -325,6 +325,19 @@ mod tests {
     use super::*;
     use crate::fleet::testing::{Stand, binding, claimed, cluster, deployment, pass, policy};
 
+    /// Returns a fleet with two clusters, a Deployment and its binding, and with override policies.
+    async fn stand<const N: usize>(template: Value, policies: [(&str, Value); N]) -> Stand {
+        let clusters = ["m1", "m2"].map(|name| ("clusters", cluster(name)));
+        let bound = [("deployments", template), ("resourcebindings", binding())];
+        let mut stand = Stand::new(clusters.into_iter().chain(bound).chain(policies));
+        stand.api.serve_deployments();
+        stand.fleet.follow_templates();
+        follow(&stand.fleet, &Queue::new("bindings"));
+        stand.follow().await;
+        pass(5).await;
+        stand
+    }
+
     #[tokio::test(start_paused = true)]
     async fn what_overrides_leave_of_the_replicas_is_all_that_a_copy_has_to_run() {
         let replicas =
@@ -351,19 +364,7 @@ mod tests {
                     }],
                 },
             });
-            let stand = Stand::new([
-                ("clusters", cluster("m1")),
-                ("clusters", cluster("m2")),
-                ("deployments", deployment(4)),
-                ("overridepolicies", overrides.clone()),
-                ("resourcebindings", binding()),
-            ]);
-            stand.api.serve_deployments();
-            stand.fleet.follow_templates();
-            follow(&stand.fleet, &Queue::new("bindings"));
-            let mut stand = stand;
-            stand.follow().await;
-            pass(5).await;
+            let stand = stand(deployment(4), [("overridepolicies", overrides.clone())]).await;
             let binding = stand.binding("web-deployment").unwrap();
             let lookup = &stand.fleet.override_lookup;
             let got = ["m1", "m2"].map(|it| lookup.least(&binding.spec, it, 4));
@@ -404,20 +405,12 @@ mod tests {
         for (value, least) in [("small", [4, 2]), ("large", [2, 4]), ("other", [4, 4])] {
             let mut template = deployment(4);
             template["metadata"]["labels"] = json!({"tier": "large"});
-            let mut stand = Stand::new([
-                ("clusters", cluster("m1")),
-                ("clusters", cluster("m2")),
-                ("deployments", template),
+            let policies = [
                 ("clusteroverridepolicies", wide.clone()),
                 ("overridepolicies", labelled(value)),
-                ("resourcebindings", binding()),
                 ("resourcebindings", other.clone()),
-            ]);
-            stand.api.serve_deployments();
-            stand.fleet.follow_templates();
-            follow(&stand.fleet, &Queue::new("bindings"));
-            stand.follow().await;
-            pass(5).await;
+            ];
+            let stand = stand(template, policies).await;
             let binding = stand.binding("web-deployment").unwrap();
             let lookup = &stand.fleet.override_lookup;
             let got = ["m1", "m2"].map(|it| lookup.least(&binding.spec, it, 4));
