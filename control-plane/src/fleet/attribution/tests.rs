@@ -83,53 +83,28 @@ fn the_author_of_an_order_is_the_one_who_gave_the_order_that_stands() {
 fn admission_attributes_each_new_order_to_the_user_who_writes() {
     let drained = json!([{"key": DRAIN, "effect": "NoExecute"}]);
     let none = json!([]);
-    let known = given("drain", "alice", 10);
-    let lie = given("drain", "root", 30);
+    let (alice, lie) = (given("drain", "alice", 10), given("drain", "root", 30));
+    let (early, bob) = (given("drain", "bob", 30), given("drain", "bob", 50));
+    let undrain = given("undrain", "bob", 50);
+    let idle = (&none, &[][..]);
+    let (known, ended) = ((&drained, &[&alice][..]), (&none, &[&alice][..]));
     for (what, before, after, expected) in [
-        (
-            "an order of another program",
-            (&none, vec![]),
-            (&drained, vec![]),
-            Some(vec![given("drain", "bob", 50)]),
-        ),
-        (
-            "an order of the command in somebody else's name",
-            (&none, vec![]),
-            (&drained, vec![lie.clone()]),
-            Some(vec![given("drain", "bob", 30)]),
-        ),
-        (
-            "an order of the command",
-            (&none, vec![]),
-            (&drained, vec![given("drain", "bob", 30)]),
-            None,
-        ),
-        (
-            "a write that orders nothing",
-            (&drained, vec![known.clone()]),
-            (&drained, vec![known.clone()]),
-            None,
-        ),
-        (
-            "the end of an order",
-            (&drained, vec![known.clone()]),
-            (&none, vec![known.clone()]),
-            Some(vec![known.clone(), given("undrain", "bob", 50)]),
-        ),
-        (
-            "a known order in another name",
-            (&drained, vec![known.clone()]),
-            (&drained, vec![lie]),
-            Some(vec![given("drain", "bob", 30)]),
-        ),
+        ("by another program", idle, (&drained, &[][..]), &[&bob][..]),
+        ("in another's name", idle, (&drained, &[&lie]), &[&early]),
+        ("by the command", idle, (&drained, &[&early]), &[]),
+        ("a write that orders nothing", known, known, &[]),
+        ("the end of an order", known, ended, &[&alice, &undrain]),
+        ("a known order", known, (&drained, &[&lie]), &[&early]),
     ] {
-        let (old, new) = (with(&before.1), with(&after.1));
+        let (old, new) = (with(before.1), with(after.1));
         let standing = |metadata: &ObjectMeta, taints: &Value| {
             of_cluster(metadata, &cluster(taints, metadata).spec.taints, at(50))
         };
         let standing = (standing(&old, before.0), standing(&new, after.0));
         let written = attribute(&new, &old, standing, "bob", at(50));
         let written = written.map(|text| Attribution::all(&metadata(Some(&text))));
+        assert_eq!(written.is_none(), expected.is_empty(), "{what}");
+        let written: Vec<_> = written.iter().flatten().collect();
         assert_eq!(written, expected, "{what}");
     }
 }

@@ -79,50 +79,19 @@ mod tests {
 
     #[test]
     fn what_an_edit_takes_away_is_noted_until_it_is_chosen_again_and_what_moves_is_not() {
+        let moves = "PlacementChanged";
         for (what, held, applied, preserves, leaving, chosen, expected) in [
-            ("an edit", None, "{}", true, None, "m2", Some(json!("m1"))),
-            (
-                "another edit",
-                Some("m0"),
-                "{}",
-                true,
-                None,
-                "m2",
-                Some(json!("m0,m1")),
-            ),
-            ("noted before", Some("m1"), "{}", true, None, "m2", None),
-            ("nothing is preserved", None, "{}", false, None, "m2", None),
-            ("clusters changed", None, "null", true, None, "m2", None),
-            (
-                "it is left by a task",
-                None,
-                "{}",
-                true,
-                Some("PlacementChanged"),
-                "m2",
-                None,
-            ),
-            (
-                "no cluster fits",
-                None,
-                "{}",
-                true,
-                Some(REASON_NO_CLUSTER_FIT),
-                "",
-                Some(json!("m1")),
-            ),
-            ("it stays", None, "{}", true, None, "m1", None),
-            (
-                "it is chosen again",
-                Some("m2"),
-                "null",
-                true,
-                None,
-                "m2",
-                Some(Value::Null),
-            ),
+            ("an edit", "", "{}", true, "", "m2", "m1"),
+            ("another edit", "m0", "{}", true, "", "m2", "m0,m1"),
+            ("noted before", "m1", "{}", true, "", "m2", ""),
+            ("nothing is preserved", "", "{}", false, "", "m2", ""),
+            ("clusters changed", "", "null", true, "", "m2", ""),
+            ("left by a task", "", "{}", true, moves, "m2", ""),
+            ("none fits", "", "{}", true, REASON_NO_CLUSTER_FIT, "", "m1"),
+            ("it stays", "", "{}", true, "", "m1", ""),
+            ("chosen again", "m2", "null", true, "", "m2", "null"),
         ] {
-            let task = leaving.map(|it| json!({"fromCluster": "m1", "reason": it, "producer": ""}));
+            let task = json!([{"fromCluster": "m1", "reason": leaving, "producer": ""}]);
             let chosen = Some(chosen).filter(|it| !it.is_empty());
             let chosen: Vec<_> = chosen.iter().map(|it| json!({"name": it})).collect();
             let mut binding: AnyBinding = serde_json::from_value(json!({
@@ -134,14 +103,19 @@ mod tests {
                 },
             }))
             .unwrap();
-            if let Some(held) = held {
+            if !held.is_empty() {
                 let annotations = binding.metadata.annotations.get_or_insert_default();
                 annotations.insert(DESELECTED.to_owned(), held.to_owned());
             }
             let placed = Placed {
                 clusters: serde_json::from_value(json!(chosen)).unwrap(),
                 applied_placement: "null".to_owned(),
-                tasks: task.map(|it| vec![serde_json::from_value(it).unwrap()]),
+                tasks: (!leaving.is_empty()).then(|| serde_json::from_value(task).unwrap()),
+            };
+            let expected = match expected {
+                "" => None,
+                "null" => Some(Value::Null),
+                names => Some(json!(names)),
             };
             assert_eq!(written(&binding, &placed), expected, "{what}");
         }

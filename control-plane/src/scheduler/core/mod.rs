@@ -201,55 +201,27 @@ mod tests {
 
     #[test]
     fn the_options_follow_the_flags_and_the_gates() {
-        let with = |change: fn(&mut Settings)| {
-            let mut settings = Settings::default();
-            change(&mut settings);
-            Options::of(&settings)
-        };
-        let plain = with(|_| {});
+        fn gate(settings: &mut Settings, gates: &str) {
+            settings.feature_gates = gates.parse().unwrap();
+        }
+        let plain = Options::of(&Settings::default());
         assert_eq!(plain.grade_rule, Settings::default().node_grades);
         assert!(!plain.keep_empty && !plain.components);
-        for (what, changed, expected) in [
-            (
-                "no grades",
-                with(|it| {
-                    let gates = "CustomizedClusterResourceModeling=false";
-                    it.feature_gates = gates.parse().unwrap();
-                }),
-                Options {
-                    grade_rule: GradeRule::Ignored,
-                    ..plain
-                },
-            ),
-            (
-                "other grades",
-                with(|it| it.node_grades = GradeRule::Averages),
-                Options {
-                    grade_rule: GradeRule::Averages,
-                    ..plain
-                },
-            ),
-            (
-                "empty workloads",
-                with(|it| it.enable_empty_workload_propagation = true),
-                Options {
-                    keep_empty: true,
-                    ..plain
-                },
-            ),
-            (
-                "components",
-                with(|it| {
-                    let gates = "MultiplePodTemplatesScheduling=true";
-                    it.feature_gates = gates.parse().unwrap();
-                }),
-                Options {
-                    components: true,
-                    ..plain
-                },
-            ),
-        ] {
-            assert_eq!(changed, expected, "{what}");
+        let ungraded: fn(&mut Settings) = |it| gate(it, "CustomizedClusterResourceModeling=false");
+        let by_parts: fn(&mut Settings) = |it| gate(it, "MultiplePodTemplatesScheduling=true");
+        let averages: fn(&mut Settings) = |it| it.node_grades = GradeRule::Averages;
+        let empty: fn(&mut Settings) = |it| it.enable_empty_workload_propagation = true;
+        let cases: [(fn(&mut Settings), fn(&mut Options)); 4] = [
+            (ungraded, |it| it.grade_rule = GradeRule::Ignored),
+            (averages, |it| it.grade_rule = GradeRule::Averages),
+            (empty, |it| it.keep_empty = true),
+            (by_parts, |it| it.components = true),
+        ];
+        for (set, change) in cases {
+            let (mut settings, mut expected) = (Settings::default(), plain);
+            set(&mut settings);
+            change(&mut expected);
+            assert_eq!(Options::of(&settings), expected);
         }
     }
 }
