@@ -169,6 +169,11 @@ mod tests {
         }
     }
 
+    fn refusal(spec: &Value) -> String {
+        let cluster = Cluster::deserialize(&json!({ "spec": spec })).unwrap();
+        check(&cluster).refusal().unwrap()
+    }
+
     #[test]
     fn a_grade_that_is_there_twice_is_refused_wherever_it_stands() {
         let stated = json!({ "resourceModels": [
@@ -177,35 +182,21 @@ mod tests {
             { "grade": 0, "ranges": range("2", "9223372036854775807") },
         ] });
         let written = defaulted(&stated, None, true);
-        let cluster = Cluster::deserialize(&json!({ "spec": written })).unwrap();
-        let refusal = check(&cluster).refusal().unwrap();
+        let refusal = refusal(&written);
         assert!(refusal.contains("grade 0 is there twice"), "{refusal}");
     }
 
     #[test]
     fn grades_that_do_not_fit_are_refused() {
         let models = json!([{ "grade": 0, "ranges": range("0", "2") }, { "grade": 1, "ranges": range("3", "9223372036854775807") }]);
-        let cluster =
-            Cluster::deserialize(&json!({ "spec": { "resourceModels": models } })).unwrap();
-        let refusal = check(&cluster).refusal().unwrap();
-        assert!(
-            refusal.starts_with("spec.resourceModels: Invalid value: [{"),
-            "{refusal}"
-        );
-        assert!(
-            refusal.ends_with(r#"grade 1: min of "cpu" must be the max of the grade before"#),
-            "{refusal}"
-        );
+        let told = refusal(&json!({ "resourceModels": models }));
+        let at = "spec.resourceModels: Invalid value: [{";
+        let why = r#"grade 1: min of "cpu" must be the max of the grade before"#;
+        assert!(told.starts_with(at) && told.ends_with(why), "{told}");
         let models = json!([{ "grade": 0, "ranges": [{ "name": "nvidia.com/gpu", "min": "0", "max": "9223372036854775807" }] }]);
-        let cluster =
-            Cluster::deserialize(&json!({ "spec": { "resourceModels": models } })).unwrap();
-        let refusal = check(&cluster).refusal().unwrap();
-        assert!(
-            refusal.ends_with(
-                r#"grade 0: "nvidia.com/gpu" is none of cpu, memory, storage, ephemeral-storage"#
-            ),
-            "{refusal}"
-        );
+        let told = refusal(&json!({ "resourceModels": models }));
+        let why = r#"grade 0: "nvidia.com/gpu" is none of cpu, memory, storage, ephemeral-storage"#;
+        assert!(told.ends_with(why), "{told}");
         assert_eq!(check(&Cluster::default()).refusal(), None);
     }
 }
