@@ -63,7 +63,7 @@ pub fn stays(role: Role, reason: Reason, preserves: bool) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::scheduler::core::affinity::allows_name;
@@ -93,30 +93,24 @@ mod tests {
 
     #[test]
     fn a_cluster_that_no_group_of_the_placement_names_was_deselected() {
-        let only = |name: &str| json!({"clusterNames": [name]});
-        let group = |name: &str| json!({"affinityName": name, "clusterNames": [name]});
+        use Reason::{Deselected, Moved};
+        let one = |affinity: Value| json!({"clusterAffinity": affinity});
+        let only = |name: &str| one(json!({"clusterNames": [name]}));
+        let groups = |names: [&str; 2]| {
+            let group = |name: &str| json!({"affinityName": name, "clusterNames": [name]});
+            json!({"clusterAffinities": names.map(group)})
+        };
+        let labelled = one(json!({"labelSelector": {"matchLabels": {"tier": "a"}}}));
         let by_name = |it: &ClusterAffinity| allows_name(it, "m1");
-        assert_eq!(Reason::of([]), Reason::Deselected);
+        assert_eq!(Reason::of([]), Deselected);
         for (placement, expected) in [
-            (json!({}), Reason::Moved),
-            (json!({"clusterAffinity": only("m1")}), Reason::Moved),
-            (json!({"clusterAffinity": only("m2")}), Reason::Deselected),
-            (
-                json!({"clusterAffinity": {"labelSelector": {"matchLabels": {"tier": "a"}}}}),
-                Reason::Moved,
-            ),
-            (
-                json!({"clusterAffinity": {"exclude": ["m1"]}}),
-                Reason::Deselected,
-            ),
-            (
-                json!({"clusterAffinities": [group("m2"), group("m1")]}),
-                Reason::Moved,
-            ),
-            (
-                json!({"clusterAffinities": [group("m2"), group("m3")]}),
-                Reason::Deselected,
-            ),
+            (json!({}), Moved),
+            (only("m1"), Moved),
+            (only("m2"), Deselected),
+            (labelled, Moved),
+            (one(json!({"exclude": ["m1"]})), Deselected),
+            (groups(["m2", "m1"]), Moved),
+            (groups(["m2", "m3"]), Deselected),
         ] {
             let read: Placement = serde_json::from_value(placement.clone()).unwrap();
             let allowed = allows(&read, by_name);

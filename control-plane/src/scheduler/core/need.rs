@@ -246,24 +246,16 @@ mod tests {
             placed(deployment(3, &placement), &[("m1", 3)])
         };
         let complete = json!({ "spreadByField": "cluster", "minGroups": 1, "maxGroups": 2 });
+        let edited = Some(Need::PlacementChanged);
         for (before, expected) in [
             (json!({ "maxGroups": 2 }), None),
             (json!({ "spreadByField": "cluster", "maxGroups": 2 }), None),
-            (
-                json!({ "minGroups": 2, "maxGroups": 2 }),
-                Some(Need::PlacementChanged),
-            ),
-            (
-                json!({ "spreadByLabel": "rack", "maxGroups": 2 }),
-                Some(Need::PlacementChanged),
-            ),
+            (json!({ "minGroups": 2, "maxGroups": 2 }), edited),
+            (json!({ "spreadByLabel": "rack", "maxGroups": 2 }), edited),
         ] {
             let applied = recorded(&with(&before));
-            assert_eq!(
-                judge(&with(&complete), json!({}), &applied),
-                expected,
-                "{before}"
-            );
+            let need = judge(&with(&complete), json!({}), &applied);
+            assert_eq!(need, expected, "{before}");
         }
     }
 
@@ -317,20 +309,13 @@ mod tests {
             }])
         };
         let five = || limited("NoExecute", json!(5));
+        let edited = Some(Need::PlacementChanged);
         for (before, after, expected) in [
             (json!([]), five(), None),
             (five(), json!([]), None),
             (five(), limited("NoExecute", json!(300)), None),
-            (
-                five(),
-                limited("NoExecute", Value::Null),
-                Some(Need::PlacementChanged),
-            ),
-            (
-                json!([]),
-                limited("", json!(5)),
-                Some(Need::PlacementChanged),
-            ),
+            (five(), limited("NoExecute", Value::Null), edited),
+            (json!([]), limited("", json!(5)), edited),
         ] {
             let (was, is) = (tolerating(before.clone()), tolerating(after.clone()));
             let need = judge(&is, json!({}), &recorded(&was));

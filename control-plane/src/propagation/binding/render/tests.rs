@@ -67,32 +67,18 @@ fn an_override_does_not_bring_back_what_lets_a_member_delete_a_finished_job() {
 #[test]
 fn an_override_finds_what_the_fleet_api_filled_in_and_no_member_gets_it() {
     let revision = "deployment.kubernetes.io/revision";
+    let revised = json!({ "annotations": { revision: "1" } });
+    let at_revision = "/metadata/annotations/deployment.kubernetes.io~1revision";
+    let addresses = json!({ "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"] });
     let labels = json!({ "controller-uid": "u" });
+    let selector = json!({ "selector": { "matchLabels": labels } });
+    let at_label = "/spec/selector/matchLabels/controller-uid";
+    let limited = json!({ "ttlSecondsAfterFinished": 60 });
     for (kind, metadata, spec, path) in [
-        (
-            "Service",
-            json!({}),
-            json!({ "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"] }),
-            "/spec/clusterIP",
-        ),
-        (
-            "Deployment",
-            json!({ "annotations": { revision: "1" } }),
-            json!({}),
-            "/metadata/annotations/deployment.kubernetes.io~1revision",
-        ),
-        (
-            "Job",
-            json!({}),
-            json!({ "selector": { "matchLabels": labels } }),
-            "/spec/selector/matchLabels/controller-uid",
-        ),
-        (
-            "Job",
-            json!({}),
-            json!({ "ttlSecondsAfterFinished": 60 }),
-            "/spec/ttlSecondsAfterFinished",
-        ),
+        ("Service", json!({}), addresses, "/spec/clusterIP"),
+        ("Deployment", revised, json!({}), at_revision),
+        ("Job", json!({}), selector, at_label),
+        ("Job", json!({}), limited, "/spec/ttlSecondsAfterFinished"),
     ] {
         let template = json!({ "kind": kind, "metadata": metadata, "spec": spec });
         let works = overridden(&template, |manifest, _| {
