@@ -67,7 +67,7 @@ pub(super) enum Command {
         "drain -l region=eu --rate 0.2",
     ]))]
     Drain(drain::Options),
-    /// Ends the drain of clusters; nothing moves back by itself, unless failback is asked for.
+    /// Ends the drain of clusters; nothing moves back unless failback is asked for.
     Undrain(Ordered),
     /// Keeps new workloads out of clusters; what is there stays.
     Cordon(Ordered),
