@@ -264,7 +264,7 @@ impl Course<'_> {
         let mut turn = start;
         loop {
             queue.mature(turn);
-            let Some((cluster, key, rank)) = queue.pop() else {
+            let Some((cluster, key, rank)) = queue.pop_but(&BTreeSet::new()) else {
                 match queue.next_timer() {
                     Some(next) => turn = next,
                     None => break,

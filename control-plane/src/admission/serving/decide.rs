@@ -196,6 +196,9 @@ mod tests {
         SignedDuration::from_hours(24 * count)
     }
 
+    /// Change of what is held.
+    type Change = fn(&mut Held);
+
     #[test]
     fn a_certificate_is_made_when_the_one_that_is_held_does_not_serve() {
         let now = at();
@@ -213,7 +216,7 @@ mod tests {
         }
         let key: fn(&mut Held) = |it| it.key = held("a", at()).key;
         let authorities: fn(&mut Held) = |it| it.authorities = held("a", at()).authorities;
-        let changes: [(fn(&mut Held), &str); 5] = [
+        let changes: [(Change, &str); 5] = [
             (key, "it cannot be used with its key"),
             (authorities, "its authority is missing"),
             (|it| it.names = "a".to_owned(), "it is for other names"),

@@ -138,6 +138,9 @@ pub fn of_work(
 mod tests {
     use super::*;
 
+    /// Change of the facts.
+    type Change = fn(&mut Facts);
+
     #[test]
     fn a_copy_is_stopped_when_its_agent_has_certainly_been_silent_for_long_enough() {
         let start = Instant::now();
@@ -187,7 +190,7 @@ mod tests {
             it.confirmed = None;
             it.refused = Some("too short".to_owned());
         };
-        let unfenced: [(fn(&mut Facts), Unfenced); 5] = [
+        let unfenced: [(Change, Unfenced); 5] = [
             (|it| it.has_agent = false, Unfenced::Push),
             (|it| it.last_change = None, Unfenced::NoLease),
             (older, Unfenced::OtherAgent),

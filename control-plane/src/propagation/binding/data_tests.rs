@@ -63,7 +63,7 @@ fn binding(kind: usize, clusters: &[&str], generation: i64) -> Value {
 }
 
 /// Returns a fleet with these objects whose API serves the kinds of both.
-fn serving(settings: Settings, objects: impl IntoIterator<Item = (&str, Value)>) -> Stand {
+fn serving(settings: Settings, objects: impl IntoIterator<Item = (&'static str, Value)>) -> Stand {
     let stand = Stand::with(settings, objects);
     for (path, version, plural, kind) in KINDS {
         stand.api.serve(path, version, plural, kind);
@@ -72,13 +72,13 @@ fn serving(settings: Settings, objects: impl IntoIterator<Item = (&str, Value)>)
 }
 
 /// Starts the controller over what is stored; nothing is known from before.
-async fn started(objects: impl IntoIterator<Item = (&str, Value)>) -> Stand {
+async fn started(objects: impl IntoIterator<Item = (&'static str, Value)>) -> Stand {
     started_with(Settings::default(), objects).await
 }
 
 async fn started_with(
     settings: Settings,
-    objects: impl IntoIterator<Item = (&str, Value)>,
+    objects: impl IntoIterator<Item = (&'static str, Value)>,
 ) -> Stand {
     let mut stand = serving(settings, objects);
     start(&stand.fleet, &mut stand.tasks);

@@ -10,7 +10,7 @@ use super::replacing_tests::{apply, to};
 use super::start;
 use crate::fleet::template::Kind;
 use crate::fleet::testing::{
-    Stand, binding, claimed, cluster, deleting, pass, policy, refusal, work,
+    Stand, binding, claimed, cluster, deleting, deployment, pass, policy, refusal, work,
 };
 
 /// Returns the binding of a resource of namespace `shop`, which moved from `m1` to `m2`.

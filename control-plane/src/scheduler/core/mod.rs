@@ -199,6 +199,9 @@ pub fn schedule(
 mod tests {
     use super::*;
 
+    /// Setting, and what it changes.
+    type Case = (fn(&mut Settings), fn(&mut Options));
+
     #[test]
     fn the_options_follow_the_flags_and_the_gates() {
         fn gate(settings: &mut Settings, gates: &str) {
@@ -211,7 +214,7 @@ mod tests {
         let by_parts: fn(&mut Settings) = |it| gate(it, "MultiplePodTemplatesScheduling=true");
         let averages: fn(&mut Settings) = |it| it.node_grades = GradeRule::Averages;
         let empty: fn(&mut Settings) = |it| it.enable_empty_workload_propagation = true;
-        let cases: [(fn(&mut Settings), fn(&mut Options)); 4] = [
+        let cases: [Case; 4] = [
             (ungraded, |it| it.grade_rule = GradeRule::Ignored),
             (averages, |it| it.grade_rule = GradeRule::Averages),
             (empty, |it| it.keep_empty = true),

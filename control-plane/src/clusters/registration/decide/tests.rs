@@ -66,6 +66,9 @@ fn who_does_not_want_to_be_an_agent_is_none_of_our_business() {
     );
 }
 
+/// Edit of what is wanted.
+type Edit = fn(&mut Wanted);
+
 #[test]
 fn what_is_not_exactly_an_agents_request_is_left_to_a_person_with_the_reason() {
     odd(found(&asked("system:masters", AGENT)), "organizations");
@@ -99,7 +102,7 @@ fn what_is_not_exactly_an_agents_request_is_left_to_a_person_with_the_reason() {
         ..Wanted::default()
     };
     assert_eq!(cluster(&exact).as_deref(), Ok("m1"));
-    let edits: [(fn(&mut Wanted), &str); 5] = [
+    let edits: [(Edit, &str); 5] = [
         (|it| it.names.push(AGENT.to_owned()), "2 common names"),
         (
             |it| it.organizations.push(AGENT_GROUP.into()),

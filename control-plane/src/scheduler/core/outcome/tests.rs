@@ -257,7 +257,8 @@ fn a_report_tells_at_once_the_generation_of_its_own_write_if_that_settles_it() {
     let elsewhere = snapshot(&[cluster("m2", 10)]);
     let settled = || check(&written, 3, applied, &clusters);
     let placed = || check(&spec, 2, None, &clusters);
-    let failed = |generation| check(&spec, generation, None, &snapshot(&[]));
+    let none = snapshot(&[]);
+    let failed = |generation| check(&spec, generation, None, &none);
     let moves = check(&spec, 3, None, &elsewhere);
     for (what, first, next, told) in [
         ("settled", placed(), settled(), Some(3)),
