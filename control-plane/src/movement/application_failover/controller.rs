@@ -33,6 +33,8 @@ use crate::settings::PROPAGATE_DEPS;
 mod leave;
 mod report;
 
+/// How often a condition is written again at once after somebody else wrote the binding first.
+const ATTEMPTS: u32 = 4;
 /// How long an application is unhealthy before that is written down: most recover at once, as
 /// during every rollout.
 const SETTLING: Duration = Duration::from_secs(5);

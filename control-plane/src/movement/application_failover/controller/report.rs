@@ -2,15 +2,16 @@
 
 use jiff::Timestamp;
 use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::client::{self, is_gone};
 use muster_shared::conditions;
 use muster_shared::k8s::Condition;
 use muster_shared::queue::Next;
 use serde_json::json;
 
-use super::{Applications, Case, Progress, SETTLING, after, count};
+use super::{ATTEMPTS, Applications, Case, Progress, SETTLING, after, count};
 use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::BindingKey;
-use crate::fleet::write::Written;
+use crate::fleet::write::merge_status;
 use crate::movement::application_failover::decide::Since;
 use crate::movement::application_failover::explain::{
     CONDITION, FailoverState, Unfollowed, is_not_followed,
@@ -43,8 +44,7 @@ impl Applications {
         }
         let settled = self.settle(case, history).await?;
         let was_told = conditions::get(&case.binding.status().conditions, CONDITION);
-        let known = self.known.lock().get(case.key).cloned();
-        let moved = known.and_then(|it| it.moved).map(FailoverState::Left);
+        let moved = self.take_moved(case.key).map(FailoverState::Left);
         let state = moved.or(state).or_else(|| match was_told {
             _ if is_said => None,
             told if history.untold(told).is_some() => {
@@ -54,12 +54,15 @@ impl Applications {
             Some(told) if told.status == "True" => Some(FailoverState::Recovered),
             _ => None,
         });
-        let told = match state {
-            Some(state) => self.tell_news(case, &state, was_told).await?,
-            None => Next::Done,
-        };
-        let wait = wait.map_or(Next::Done, Next::After);
-        Ok(settled.sooner(told).sooner(wait))
+        if let Some(state) = state {
+            self.tell_news(case, &state, was_told).await?;
+        }
+        Ok(settled.sooner(wait.map_or(Next::Done, Next::After)))
+    }
+
+    /// Returns the move that people are still to be told of.
+    fn take_moved(&self, key: &BindingKey) -> Option<Move> {
+        self.known.lock().get_mut(key)?.moved.take()
     }
 
     /// Reports a state, unless it is known that there is no place and only the numbers are others.
@@ -68,27 +71,20 @@ impl Applications {
         case: &Case<'_>,
         state: &FailoverState,
         was_told: Option<&Condition>,
-    ) -> Result<Next, ApiError> {
+    ) -> Result<(), ApiError> {
         let told_at = self
             .known
             .lock()
             .get(case.key)
             .and_then(|known| known.told_at);
         if told_at.is_some_and(|at| state.repeats(was_told, at, case.now)) {
-            return Ok(Next::Done);
+            return Ok(());
         }
-        let next = self.report(case.key, case.binding, state, case.now).await?;
-        if next == Next::Done
-            && let Some(known) = self.known.lock().get_mut(case.key)
-        {
+        self.report(case.key, case.binding, state, case.now).await?;
+        if let Some(known) = self.known.lock().get_mut(case.key) {
             known.told_at = Some(case.now);
-            let is_told =
-                |moved: &Move| matches!(state, FailoverState::Left(told) if told == moved);
-            if known.moved.as_ref().is_some_and(is_told) {
-                known.moved = None;
-            }
         }
-        Ok(next)
+        Ok(())
     }
 
     /// Ends what is known of the health of an application that is not followed, and says why it is
@@ -107,14 +103,11 @@ impl Applications {
                 .filter(|told| is_not_followed(told) || told.status == "True")
                 .map(|_| FailoverState::Withdrawn),
         };
-        let told = match state {
-            Some(state) => {
-                self.report(case.key, case.binding, &state, case.now)
-                    .await?
-            }
-            None => Next::Done,
-        };
-        Ok(settled.sooner(told))
+        if let Some(state) = state {
+            self.report(case.key, case.binding, &state, case.now)
+                .await?;
+        }
+        Ok(settled)
     }
 
     /// Writes down what a restart must not lose; when to look again where that is not worth it yet.
@@ -151,30 +144,39 @@ impl Applications {
         Ok(written.next())
     }
 
-    /// Writes the condition about the failover, and publishes events where that changed. Where
-    /// somebody else wrote the binding first, the application is looked at again.
+    /// Writes the condition about the failover, and publishes events where that changed.
     pub(super) async fn report(
         &self,
         key: &BindingKey,
         binding: &AnyBinding,
         state: &FailoverState,
         now: Timestamp,
-    ) -> Result<Next, ApiError> {
-        let known = &binding.status().conditions;
-        let Some(all) = conditions::merge(known, [state.condition(now)]) else {
-            return Ok(Next::Done);
-        };
-        let client = self.fleet.status_writer.turn().await;
-        // Conditions are a list that others write, too.
-        let patch = conditions::patch(&binding.metadata, &all);
-        let step = "explain the failover of";
-        let written = key.merge_status(&client, step, &patch).await?;
-        if let Written::Done(_) = written {
-            let (severity, reason) = (state.severity(), state.reason());
-            self.fleet
-                .publish(binding, severity, reason, state.message());
+    ) -> Result<(), ApiError> {
+        let failed = |error| ApiError::of("explain the failover of", key)(error);
+        let api = key.api(&self.fleet.status_writer.turn().await);
+        let (mut fresh, mut attempts) = (None, 0);
+        loop {
+            let held = fresh.as_ref().unwrap_or(binding);
+            let Some(all) = conditions::merge(&held.status().conditions, [state.condition(now)])
+            else {
+                return Ok(());
+            };
+            // Conditions are a list that others write, too.
+            let patch = conditions::patch(&held.metadata, &all);
+            match merge_status(&api, &key.name, &patch).await {
+                Ok(_) => break,
+                Err(error) if is_gone(&error) => return Ok(()),
+                Err(error) if client::is_conflict(&error) && attempts < ATTEMPTS => {
+                    attempts += 1;
+                    fresh = Some(api.get(&key.name).await.map_err(failed)?);
+                }
+                Err(error) => return Err(failed(error)),
+            }
         }
-        Ok(written.next())
+        let (severity, reason) = (state.severity(), state.reason());
+        self.fleet
+            .publish(binding, severity, reason, state.message());
+        Ok(())
     }
 }
 
