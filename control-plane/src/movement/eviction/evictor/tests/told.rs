@@ -69,11 +69,17 @@ fn a_stop_a_slow_pace_and_a_recovery_are_told_of_the_workloads_and_of_the_cluste
     let mut world = World::new(8, 4, 1);
     world.told();
     world.set(&cluster("c4", &down(0)));
-    let [bindings, clusters] = world.reasons();
-    assert!(bindings.len() >= 5, "each that waits: {bindings:?}");
-    let bindings: HashSet<_> = bindings.into_iter().collect();
-    assert_eq!(bindings, HashSet::from(["StoppedByThreshold"]));
-    let clusters: HashSet<_> = clusters.into_iter().collect();
+    let news = world.evictor.take_reports();
+    let bindings = news.bindings.iter();
+    let bindings: HashSet<_> = bindings
+        .map(|(key, note)| (&*key.name, note.reason()))
+        .collect();
+    let waits = ["w0-0", "w1-0", "w2-0", "w3-0", "w4-0"];
+    assert_eq!(
+        bindings,
+        HashSet::from(waits.map(|name| (name, "StoppedByThreshold")))
+    );
+    let clusters: HashSet<_> = news.clusters.iter().map(|note| note.reason).collect();
     assert_eq!(
         clusters,
         HashSet::from(["EvictionStopped", "EvictionQueued"])
