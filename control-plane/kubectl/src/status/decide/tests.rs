@@ -288,13 +288,14 @@ fn a_workload_that_has_to_leave_two_clusters_is_told_with_both() {
 #[test]
 fn a_cluster_says_when_the_first_that_tolerates_it_may_leave() {
     let says = |cluster: &str, until: &str| {
-        let message = format!("{cluster} has taint x:NoExecute: it stays until {until}");
+        let message = format!("{cluster} has x:NoExecute: it stays until {until}; and more");
         binding_saying("WaitingForToleration", &message)
     };
     let bindings = vec![
         says("m1", "2026-01-01T00:14:00Z"),
         says("m1", "2026-01-01T00:12:00Z"),
         says("m2", "2026-01-01T00:11:00Z"),
+        says("m3", "some day"),
         binding_saying("WaitingForRate", "m3 has taint x:NoExecute"),
     ];
     let names = ["m1", "m2", "m3"];

@@ -162,6 +162,22 @@ fn workloads_whose_state_is_unknown_and_that_nothing_moves_are_listed_with_why()
 }
 
 #[test]
+fn workloads_that_lack_what_they_refer_to_are_counted_and_listed() {
+    for (status, is_told) in [("True", true), ("False", false)] {
+        let lacks = (references::CONDITION, status, references::NOT_PLACED);
+        let report = decide(&snapshot(well(), vec![binding("web", &[lacks], None)]));
+        assert_eq!(report.code(), u8::from(is_told), "{status}");
+        let text = print::table(&report, NOW.parse().unwrap());
+        for part in [
+            "Workloads:  1, 1 without what they refer to\n",
+            "WITHOUT DEPENDENCIES",
+        ] {
+            assert_eq!(text.contains(part), is_told, "{part}: {text}");
+        }
+    }
+}
+
+#[test]
 fn a_drain_that_cannot_go_on_needs_attention_although_people_ordered_it() {
     // Its own rate cannot be read: nothing leaves it until somebody mends that.
     let report = decide(&snapshot(vec![drained("m1", "fast")], vec![]));

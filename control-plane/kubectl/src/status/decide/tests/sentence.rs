@@ -257,6 +257,10 @@ fn the_state_of_the_fleet_is_told_in_one_sentence() {
             "ALARM: 1 workload has nowhere to go",
         ),
         (
+            with(&[], waits("NotFenced", "m1 has x:NoExecute")),
+            "ALARM: 1 workload cannot leave, because nothing stops the old copy",
+        ),
+        (
             snapshot(
                 with_drained.clone(),
                 waits(
