@@ -73,7 +73,7 @@ mod tests {
             (
                 "no such cluster to suspend",
                 suspended,
-                "dispatchingOnClusters names clusters that",
+                "spec.suspension.dispatchingOnClusters names clusters that are not in the fleet: nosuch",
             ),
             ("no review", "?".to_owned(), ""),
         ] {

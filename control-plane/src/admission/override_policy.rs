@@ -260,7 +260,7 @@ mod tests {
         refuse(&neither, "fieldOverrider[0]", "either json or yaml");
         let removed = |path: &str| json!([{ "subPath": path, "operator": "remove" }]);
         let odd = field(json!({ "fieldPath": "/data/a", "json": removed("x") }));
-        refuse(&odd, "[0].json[0].subPath", "no JSON pointer");
+        refuse(&odd, "fieldOverrider[0].json[0].subPath", "no JSON pointer");
         let mut both = field(json!({ "fieldPath": "/a", "json": removed("/x") }));
         both["overriders"] = both["overrideRules"][0]["overriders"].clone();
         refuse(&both, "spec.overrideRules: ", "exclude each other");

@@ -198,9 +198,11 @@ mod tests {
                     r#"[0].key: Invalid value: "a..b/c": taint key "a..b/c" is not a qualified name"#,
                 ),
             ] {
-                let refusal = refusal(&spec(taints), allow);
-                let told = refusal.trim_start_matches(&format!("spec.{field}"));
-                assert_eq!(told, expected, "{taints}");
+                let expected = match expected {
+                    "" => String::new(),
+                    fault => format!("spec.{field}{fault}"),
+                };
+                assert_eq!(refusal(&spec(taints), allow), expected, "{taints}");
             }
         }
     }
