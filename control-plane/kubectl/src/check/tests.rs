@@ -301,9 +301,14 @@ fn what_is_wrong_with_the_control_plane_is_told() {
         it.leader = Err(absent());
         it.settings = settings(&["--leader-elect=false"]);
     });
-    told("leader", Error, "renewed its lease since 2029", |it| {
-        it.leader = Ok(leader(OWN, true, Some(false)));
-    });
+    told(
+        "leader",
+        Error,
+        "has not renewed its lease since 2029-12-31T23:59:55Z",
+        |it| {
+            it.leader = Ok(leader(OWN, true, Some(false)));
+        },
+    );
     told("leader-clock", Warning, "too old", |it| {
         it.leader = Ok(leader(OWN, true, Some(true)));
     });
@@ -404,9 +409,15 @@ fn what_is_wrong_with_members_is_told() {
     told("ready", Error, "m1 has never reported", |it| {
         clusters(it)[0].status = None;
     });
-    told("kubernetes-versions", Warning, "m1 v1.31.0, m2", |it| {
-        clusters(it)[0].status.as_mut().unwrap().kubernetes_version = Some("v1.31.0".to_owned());
-    });
+    told(
+        "kubernetes-versions",
+        Warning,
+        "m1 v1.31.0, m2 v1.35.0",
+        |it| {
+            clusters(it)[0].status.as_mut().unwrap().kubernetes_version =
+                Some("v1.31.0".to_owned());
+        },
+    );
     told("agent-versions", Warning, "m1 (0.0.1)", |it| {
         leases(it)[0] = lease("m1", "0.0.1", None, RENEWED);
     });
@@ -422,12 +433,17 @@ fn what_is_wrong_with_members_is_told() {
     told("agent-clocks", Error, "m1 is 3560 s behind", |it| {
         leases(it)[0] = lease("m1", OWN, None, "2029-12-31T23:00:00.000000Z");
     });
-    told("agent-rights", Error, "not patch clusters/status", |it| {
-        _ = it.agents.insert(
-            "m1".to_owned(),
-            Ok(vec![("a".to_owned(), rights::of_agent("m1")[..1].to_vec())]),
-        );
-    });
+    told(
+        "agent-rights",
+        Error,
+        "the agent of m1 (\"a\") may not patch clusters/status",
+        |it| {
+            _ = it.agents.insert(
+                "m1".to_owned(),
+                Ok(vec![("a".to_owned(), rights::of_agent("m1")[..1].to_vec())]),
+            );
+        },
+    );
 }
 
 #[test]
@@ -489,10 +505,15 @@ fn policies_without_effect_are_told() {
         it.taint_policies = Ok(vec![read(taint_policy("PreferNoExecute", "Ready"))]);
         it.policies = Ok(vec![read(policy("web", &json!({"failover": null})))]);
     });
-    told("taints", Warning, "NoExecute, which no policy set", |it| {
-        it.clusters.as_mut().unwrap()[0].spec.taints =
-            read(json!([{"key": "mine", "effect": "NoExecute"}]));
-    });
+    told(
+        "taints",
+        Warning,
+        "m1 has the taint mine:NoExecute, which no policy set",
+        |it| {
+            it.clusters.as_mut().unwrap()[0].spec.taints =
+                read(json!([{"key": "mine", "effect": "NoExecute"}]));
+        },
+    );
 }
 
 #[test]
@@ -545,13 +566,18 @@ fn clusters_without_which_workloads_have_no_place_are_told() {
     told("room", Skipped, "no other cluster", |it| {
         it.clusters.as_mut().unwrap().truncate(1);
     });
-    told("room", Warning, "1 of 1: default/web (", |it| {
-        it.bindings = Ok(vec![read(binding(
-            "web",
-            2,
-            &json!({"clusterAffinity": {"clusterNames": ["m1"]}}),
-        ))]);
-    });
+    told(
+        "room",
+        Warning,
+        "without m1, workloads with no other place: 1 of 1: default/web (",
+        |it| {
+            it.bindings = Ok(vec![read(binding(
+                "web",
+                2,
+                &json!({"clusterAffinity": {"clusterNames": ["m1"]}}),
+            ))]);
+        },
+    );
     told("room", Warning, "no other place: 1 of 1", |it| {
         it.clusters.as_mut().unwrap()[1] = read(cluster("m2", "True", "1"));
     });
@@ -578,11 +604,16 @@ fn a_pause_is_told_with_what_ends_it() {
         let data = json!({"until": "2029-12-31T00:00:00Z"});
         it.pause = Ok(Some(read(json!({"data": data}))));
     });
-    told("pauses", Warning, "is paused (reason: \"disks\")", |it| {
-        let cluster = &mut it.clusters.as_mut().unwrap()[0];
-        let pause = (annotation::PAUSED.to_owned(), "disks".to_owned());
-        cluster.annotations_mut().extend([pause]);
-    });
+    told(
+        "pauses",
+        Warning,
+        "movement out of m1 is paused (reason: \"disks\")",
+        |it| {
+            let cluster = &mut it.clusters.as_mut().unwrap()[0];
+            let pause = (annotation::PAUSED.to_owned(), "disks".to_owned());
+            cluster.annotations_mut().extend([pause]);
+        },
+    );
 }
 
 #[test]
