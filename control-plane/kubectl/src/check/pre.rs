@@ -263,10 +263,13 @@ fn installed(category: &mut Category, there: &Answer<Vec<Deployment>>, namespace
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use muster_shared::check::Status;
     use serde_json::json;
 
     use super::*;
+    use crate::fixtures;
 
     fn status(check: impl FnOnce(&mut Category)) -> Status {
         let mut category = Category::new("x");
@@ -283,6 +286,35 @@ mod tests {
             (vec![class("false"), class("true")], Status::Ok),
         ] {
             assert_eq!(status(|it| storage(it, &Ok(classes))), expected);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_member_is_joined_by_an_administrator_and_has_no_agent_yet() {
+        let container = json!({"name": "agent", "args": ["--karmada-kubeconfig=/x"]});
+        let agent = json!({
+            "metadata": {"name": "karmada-agent", "namespace": "karmada-system"},
+            "spec": {"selector": {}, "template": {"spec": {"containers": [container]}}},
+        });
+        for (is_administrator, agents, name, expected) in [
+            (true, json!([]), "own-rights", Status::Ok),
+            (false, json!([]), "own-rights", Status::Error),
+            (true, json!([]), "not-installed", Status::Ok),
+            (true, json!([agent]), "not-installed", Status::Warning),
+        ] {
+            let client = fixtures::api(move |request| {
+                let document = match request.uri().path() {
+                    "/version" => json!({"gitVersion": "v1.35.0"}),
+                    "/apis/apps/v1/deployments" => json!({"items": agents}),
+                    _ => json!({"status": {"allowed": is_administrator}}),
+                };
+                (200, document)
+            });
+            let asker = Asker::new(client, Duration::from_secs(5));
+            let config = Config::new("https://member".parse().unwrap());
+            let verdicts = member(&asker, &config).await;
+            let found = verdicts.iter().find(|it| it.name == name).unwrap();
+            assert_eq!(found.status, expected, "{found:?}");
         }
     }
 
