@@ -250,6 +250,7 @@ mod tests {
                 } },
             }))
         };
+        // Each list makes a grade 1 with a range of cores from each of these amounts.
         for (what, grades, expected) in [
             ("a grade", &[&["2"][..], &["8"]][..], 16),
             ("a smaller grade after a larger one", &[&["8"], &["2"]], 4),
