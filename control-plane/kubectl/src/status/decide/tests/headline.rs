@@ -493,11 +493,11 @@ fn the_time_of_day_of_what_comes_is_the_same_at_each_look() {
 
 #[test]
 fn a_workload_that_waits_for_a_time_is_told_with_what_holds_it_then() {
-    let fence = "m1 has x: its copy may run until 400 s after the last renewal";
+    let fenced = "m1 has x: its copy may run until 400 s after the last renewal";
     let tolerated = "m1 has x: it stays until 2026-01-01T00:11:00Z";
     let told = |ready: &[&str], is_paused: bool, reason: &str| {
         let message = if reason == FOR_FENCE {
-            fence
+            fenced
         } else {
             tolerated
         };
@@ -513,27 +513,23 @@ fn a_workload_that_waits_for_a_time_is_told_with_what_holds_it_then() {
         let why = row.why.clone().unwrap();
         (why, row.at_most_seconds, row.stops_seconds, line.to_owned())
     };
-    let (pause, fewer) = (
-        "waits for the end of a pause",
-        "waits because too many clusters have failed",
-    );
-    for (lost, is_paused, reason, held, at_most, stops) in [
-        (1, false, FOR_FENCE, None, Some(60), Some(60)),
-        (1, true, FOR_FENCE, Some(pause), None, Some(60)),
-        (3, false, FOR_FENCE, Some(fewer), None, Some(60)),
-        (1, false, FOR_TOLERATION, None, Some(60), None),
-        (1, true, FOR_TOLERATION, Some(pause), None, None),
+    let fence = "waits until the old copy has surely stopped";
+    let grace = "waits for the end of the grace time (toleration)";
+    let pause = "waits for the end of a pause";
+    let fewer = "waits because too many clusters have failed";
+    let pause_fence = format!("{pause}, and until the old copy has surely stopped");
+    let fewer_fence = format!("{fewer}, and until the old copy has surely stopped");
+    let pause_grace = format!("{pause}, and for the end of the grace time (toleration)");
+    for (lost, is_paused, reason, at_most, stops, why, line) in [
+        (1, false, FOR_FENCE, Some(60), Some(60), fence, fence),
+        (1, true, FOR_FENCE, None, Some(60), &pause_fence, pause),
+        (3, false, FOR_FENCE, None, Some(60), &fewer_fence, fewer),
+        (1, false, FOR_TOLERATION, Some(60), None, grace, grace),
+        (1, true, FOR_TOLERATION, None, None, &pause_grace, grace),
     ] {
-        let own = match reason {
-            FOR_FENCE => "until the old copy has surely stopped",
-            _ => "for the end of the grace time (toleration)",
-        };
-        let why = held.unwrap_or("waits");
-        let why = format!("{why}{} {own}", if held.is_some() { ", and" } else { "" });
-        let line = held.filter(|_| reason == FOR_FENCE);
-        let line = line.map_or_else(|| format!("waits {own}"), str::to_owned);
         let found = told(&["Unknown"; 3][..lost], is_paused, reason);
-        assert_eq!(found, (why, at_most, stops, line));
+        let expected = (why.to_owned(), at_most, stops, line.to_owned());
+        assert_eq!(found, expected, "{lost} {is_paused} {reason}");
     }
 }
 
