@@ -1,5 +1,5 @@
-//! Writes upon objects of the fleet API: merge patches of the fields that are ours, and objects that
-//! are created where they are missing.
+//! Writes upon objects of the fleet API: merge patches of the fields that are ours, and objects
+//! that are created where they are missing.
 
 use std::fmt::Debug;
 
