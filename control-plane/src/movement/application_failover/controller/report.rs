@@ -44,7 +44,8 @@ impl Applications {
         }
         let settled = self.settle(case, history).await?;
         let was_told = conditions::get(&case.binding.status().conditions, CONDITION);
-        let moved = self.take_moved(case.key).map(FailoverState::Left);
+        let known = self.known.lock().get(case.key).cloned();
+        let moved = known.and_then(|it| it.moved).map(FailoverState::Left);
         let state = moved.or(state).or_else(|| match was_told {
             _ if is_said => None,
             told if history.untold(told).is_some() => {
@@ -56,13 +57,14 @@ impl Applications {
         });
         if let Some(state) = state {
             self.tell_news(case, &state, was_told).await?;
+            // A report that fails leaves the move to be told of.
+            let is_told =
+                |moved: &mut Move| matches!(&state, FailoverState::Left(told) if told == moved);
+            if let Some(known) = self.known.lock().get_mut(case.key) {
+                known.moved.take_if(is_told);
+            }
         }
         Ok(settled.sooner(wait.map_or(Next::Done, Next::After)))
-    }
-
-    /// Returns the move that people are still to be told of.
-    fn take_moved(&self, key: &BindingKey) -> Option<Move> {
-        self.known.lock().get_mut(key)?.moved.take()
     }
 
     /// Reports a state, unless it is known that there is no place and only the numbers are others.

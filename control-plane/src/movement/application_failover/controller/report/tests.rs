@@ -9,7 +9,7 @@ use muster_shared::queue::Queue;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use super::super::{EvictionState, Obstacle, ReadinessTracker, WORTH_TELLING};
+use super::super::{EvictionState, Known, Obstacle, ReadinessTracker, WORTH_TELLING};
 use super::*;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::budget::pace::Pace;
@@ -95,6 +95,42 @@ async fn that_nothing_is_asked_for_any_more_is_told_where_something_was_told() {
         assert_eq!(next.unwrap(), Next::Done, "{what}");
         let events = stand.api.events().await;
         assert_eq!(!events.is_empty(), expected, "{what}: {events:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_move_whose_report_is_refused_is_still_to_be_told() {
+    for is_refused in [false, true] {
+        let (stand, controller, binding) = stand(None).await;
+        let moved = Move {
+            from: "m1".to_owned(),
+            since: at(10),
+            to: "m2".to_owned(),
+            mode: "Gracefully".to_owned(),
+            without_state: false,
+        };
+        let key = key("web-deployment");
+        let known = Known {
+            moved: Some(moved),
+            ..Known::default()
+        };
+        controller.known.lock().insert(key.clone(), known);
+        if is_refused {
+            let refused = refusal(403, "Forbidden", "web-deployment");
+            stand.api.answer(Method::PATCH, "/status", 403, refused);
+        }
+        let case = case(&key, &binding);
+        let progress = Progress {
+            state: None,
+            wait: None,
+            held: Vec::new(),
+            is_said: false,
+        };
+        let next = controller.conclude(&case, &case.written, progress).await;
+        assert_eq!(next.is_err(), is_refused, "{next:?}");
+        assert_eq!(stand.api.events().await.is_empty(), is_refused);
+        let known = controller.known.lock().get(&key).cloned();
+        assert_eq!(known.unwrap().moved.is_some(), is_refused);
     }
 }
 
