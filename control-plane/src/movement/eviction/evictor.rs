@@ -321,6 +321,10 @@ impl Evictor {
     /// Has a workload tried again soon, if it stays because no other cluster could take it. Others
     /// that are tried again keep their turns: very many may be told of at once.
     fn retry_soon(&mut self, key: &Key, binding: &AnyBinding, now: Now) {
+        if self.in_hand.contains_key(key) {
+            self.missed.insert(key.clone());
+            return;
+        }
         self.retry_failing(key, now);
         for target in &binding.spec.clusters {
             self.backlog.wake(&target.name, key);

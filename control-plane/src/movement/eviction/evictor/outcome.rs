@@ -202,9 +202,9 @@ impl Evictor {
         let (cluster, rank) = (&eviction.cluster, eviction.rank);
         if self.put_back(eviction, key, Slot::Stranded(rank)) {
             self.note_held(eviction, key, state);
-            // What woke the others meanwhile may help this one, which was judged by the clusters as
-            // they were before.
-            if eviction.wakes != self.wakes {
+            // What woke the others meanwhile, or a change of the workload itself, may help this
+            // one, which was judged by what was there before.
+            if eviction.wakes != self.wakes || self.missed.contains(key) {
                 self.backlog.wake(cluster, key);
                 self.retry_failing(key, now);
                 self.retry.get_or_insert(now.tick);

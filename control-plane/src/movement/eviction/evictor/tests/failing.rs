@@ -145,6 +145,19 @@ fn one_that_finds_no_place_says_so_and_is_tried_again_once_a_cluster_changes() {
 }
 
 #[test]
+fn one_that_changes_while_no_place_is_found_for_it_is_tried_again() {
+    let mut world = World::new(3, 0, 1);
+    world.fails("w1-0", "c1", rank(0, 1));
+    world.second = 100.0;
+    let eviction = world.begin_eviction();
+    let elsewhere = json!({"placement": {"clusterAffinity": {"clusterNames": ["c1", "c2"]}}});
+    world.put(&binding("w1-0", &["c1"], &elsewhere));
+    let nowhere = Outcome::Nowhere("full".to_owned());
+    world.evictor.done(&eviction, nowhere, world.now());
+    assert_eq!(world.evict(5.0), ["w1-0"]);
+}
+
+#[test]
 fn a_failed_write_is_tried_again_and_told() {
     let mut world = World::new(3, 0, 1);
     world.fails("w1-0", "c1", rank(0, 1));

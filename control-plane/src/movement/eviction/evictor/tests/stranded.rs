@@ -44,6 +44,15 @@ fn a_stranded_workload_is_tried_again_when_a_cluster_does_not_refuse_it_any_more
         assert_eq!(world.pass(100.0, nowhere).len(), 1, "{later}");
         world.put(&reported(&later));
         assert_eq!(world.pass(100.0, nowhere).len(), tried, "{later}");
+
+        // It ends while the workload is tried by what was reported before.
+        let mut world = World::pair(cluster("c0", &down(0)), [reported(&refused)]);
+        world.second = 100.0;
+        let eviction = world.begin_eviction();
+        world.put(&reported(&later));
+        let outcome = nowhere(&eviction);
+        world.evictor.done(&eviction, outcome, world.now());
+        assert_eq!(world.pass(100.0, nowhere).len(), tried, "{later}");
     }
 }
 
