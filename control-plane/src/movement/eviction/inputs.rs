@@ -1,6 +1,7 @@
 //! What an eviction reads in a binding.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::policy::Placement;
@@ -37,12 +38,15 @@ pub fn is_same(binding: &AnyBinding, other: &AnyBinding) -> bool {
 /// Returns whether a cluster that could not apply the workload does not say so any more: it may do
 /// in place of one that has to be left.
 pub fn refuses_less(before: &AnyBinding, now: &AnyBinding) -> bool {
-    let reports = before.status().aggregated_status.iter();
-    let mut refusing = reports.filter(|it| is_refused(it));
-    refusing.any(|it| {
-        let report = now.status().report(&it.cluster_name);
-        report.is_none_or(|it| !is_refused(it))
-    })
+    let still: HashSet<&str> = refusing(now).collect();
+    refusing(before).any(|it| !still.contains(it))
+}
+
+/// Returns the clusters that report that they could not apply the workload.
+fn refusing(binding: &AnyBinding) -> impl Iterator<Item = &str> {
+    let reports = binding.status().aggregated_status.iter();
+    let refusals = reports.filter(|it| is_refused(it));
+    refusals.map(|it| it.cluster_name.as_str())
 }
 
 /// Returns whether the clusters of a Job report the same of its completion in both versions of the
