@@ -9,6 +9,7 @@ use kube::api::Patch;
 use muster_control_plane::fleet::attribution::Attribution;
 use muster_control_plane::fleet::pause::{Pause, STEP};
 use muster_shared::api::cluster::Cluster;
+use muster_shared::check::listed;
 use muster_shared::client;
 use muster_shared::k8s::{Api, Client, ResourceExt, Taint};
 use muster_shared::names::annotation::{ORDERED_BY, PAUSED};
@@ -22,6 +23,8 @@ use crate::request::{FIELD_MANAGER, find_cluster};
 
 /// Attempts of a write that others overtake.
 const ATTEMPTS: usize = 10;
+/// Clusters that a short pause names at most: each of those that it holds has the text.
+const MOST_NAMED: usize = 10;
 
 /// A change of taints and annotations.
 #[derive(Clone, Debug, Default)]
@@ -137,7 +140,10 @@ fn is_held(cluster: &Cluster, held: &str) -> bool {
 /// Returns the short pause of an order about several clusters, as the annotation has it.
 pub(super) fn held(names: &[String], now: Timestamp) -> String {
     let pause = Pause {
-        reason: format!("an order about {} is being written", names.join(", ")),
+        reason: format!(
+            "an order about {} is being written",
+            listed(names, MOST_NAMED)
+        ),
         by: FIELD_MANAGER.to_owned(),
         since: Some(now),
         until: now.checked_add(STEP).ok(),

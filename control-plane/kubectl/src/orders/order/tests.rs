@@ -105,6 +105,14 @@ fn pause(cluster: &Cluster) -> Option<Pause> {
     Pause::of_cluster(cluster)
 }
 
+#[test]
+fn a_short_pause_names_a_few_clusters_of_very_many() {
+    let names: Vec<String> = (0..3_500).map(|n| format!("{n:063}")).collect();
+    let text = held(&names, Timestamp::UNIX_EPOCH);
+    assert!(text.len() < 1_000, "each of the clusters has it: {text}");
+    assert!(text.contains("and 3490 more is being written"), "{text}");
+}
+
 #[tokio::test]
 async fn while_drains_of_several_end_nothing_leaves_those_that_are_still_drained() {
     let drain = json!([
