@@ -278,6 +278,12 @@ impl ResourceBindingSpec {
         self.replicas > 0 && self.components.is_empty()
     }
 
+    /// Returns whether a result gives a cluster a copy of the resource. A share of zero of its
+    /// replicas (`--enable-empty-workload-propagation`) is none.
+    pub fn is_copy(&self, target: &TargetCluster) -> bool {
+        target.replicas > 0 || !self.has_own_replicas()
+    }
+
     /// Returns whether the replicas of a workload are not divided yet: no target has a share, as in
     /// a workload that was scaled from zero, or whose kind was not counted before. Nobody has
     /// decided that anything stops.

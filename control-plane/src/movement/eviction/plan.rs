@@ -250,8 +250,8 @@ impl<'a> Departure<'a> {
 impl Departure<'_> {
     /// Requires that one of the new targets at least is available now. A target that holds the
     /// workload already counts as a target whatever its state, so that without this check the only
-    /// copies left might be on clusters that are failing. A target that has not reported a copy
-    /// must still be able to get it.
+    /// copies left might be on clusters that are failing. A target that has not reported a copy, or
+    /// had a share of zero until now, must still be able to get it.
     fn require_available(
         &self,
         targets: &[TargetCluster],
@@ -261,28 +261,24 @@ impl Departure<'_> {
         let (spec, status) = (self.spec, self.status);
         let workload = Workload::of(spec, spec.placement.as_deref());
         let mut reasons = Vec::new();
-        for target in targets {
+        for target in targets.iter().filter(|it| spec.is_copy(it)) {
             let cluster = snapshot.get(&target.name).map(ClusterInfo::cluster);
-            let has_it = spec.target(&target.name).is_some();
+            let had = spec.target(&target.name);
+            let has_it = had.is_some();
             let report = status.report(&target.name).filter(|_| has_it);
+            let has_copy = had.is_some_and(|it| spec.is_copy(it) || spec.is_undivided());
+            let is_made = report.is_some() && has_copy;
             let available = match cluster {
-                Some(deaf) if report.is_none() && !reads_works(deaf) => {
-                    Err(Unavailable::WorksUnread)
-                }
+                Some(deaf) if !is_made && !reads_works(deaf) => Err(Unavailable::WorksUnread),
                 _ if report.is_some_and(is_refused) => Err(Unavailable::Refused),
                 _ if has_it || !asks_for_kind => can_stand_in(cluster, &workload),
                 _ => can_take(cluster, &workload),
             };
-            // A copy that was never reported is one that is still to be made.
-            let obstacle = || {
-                report
-                    .is_none()
-                    .then(|| (self.obstacle)(&target.name))
-                    .flatten()
-            };
             let reason = match available {
                 Err(reason) => reason.to_string(),
-                Ok(()) => match obstacle() {
+                // A copy that was never reported is one that is still to be made.
+                Ok(()) if is_made => return Ok(()),
+                Ok(()) => match (self.obstacle)(&target.name) {
                     Some(obstacle) => obstacle.to_string(),
                     None => return Ok(()),
                 },

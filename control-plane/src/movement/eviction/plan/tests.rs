@@ -947,6 +947,61 @@ fn a_cluster_in_which_the_order_could_not_be_carried_out_is_passed_over() {
 }
 
 #[test]
+fn a_cluster_that_has_a_share_of_zero_has_no_copy_yet() {
+    let status = json!({"aggregatedStatus": [
+        {"clusterName": "member2", "applied": true, "health": "Healthy"},
+    ]});
+    let status = serde_json::from_value(status).unwrap();
+    for (shares, is_obstructed, leaves) in [
+        ([3, 0], false, true),
+        ([3, 0], true, false),
+        ([1, 2], true, true),
+        // Nobody has divided them yet, so that pods may run.
+        ([0, 0], true, true),
+    ] {
+        let mut spec = divided();
+        for (target, replicas) in spec.clusters.iter_mut().zip(shares) {
+            target.replicas = replicas;
+        }
+        let departure = Departure {
+            status: &status,
+            purge_mode: &PurgeMode::Directly,
+            obstacle: &|_| is_obstructed.then_some(Obstacle::CopyLeaves),
+            ..departure(&spec, "member1")
+        };
+        let found = planned(&departure, &one_of_two());
+        assert_eq!(
+            found.is_ok(),
+            leaves,
+            "{shares:?} {is_obstructed}: {found:?}"
+        );
+    }
+}
+
+#[test]
+fn a_cluster_that_gets_a_share_of_zero_is_no_refuge() {
+    let mut spec = divided();
+    let placement = Arc::make_mut(spec.placement.as_mut().unwrap());
+    placement.cluster_affinity = None;
+    let options = Options {
+        keep_empty: true,
+        ..Options::default()
+    };
+    let fleet = fleet(&["member1"], &["member2", "member3"]);
+    for (applied, leaves) in [(true, true), (false, false)] {
+        let status = json!({"aggregatedStatus": [
+            {"clusterName": "member2", "applied": applied, "appliedMessage": "already exists"},
+        ]});
+        let departure = Departure {
+            status: &serde_json::from_value(status).unwrap(),
+            ..departure(&spec, "member1")
+        };
+        let found = plan(&departure, &fleet, &options, at(50));
+        assert_eq!(found.is_ok(), leaves, "{applied}: {found:?}");
+    }
+}
+
+#[test]
 fn a_target_that_could_not_apply_the_workload_is_no_refuge() {
     let spec = copied(2, &at_least(1));
     let report = |applied: bool, health: &str, message: Value| {

@@ -203,8 +203,7 @@ pub fn course<'a>(
 /// share is zero (`--enable-empty-workload-propagation`). What is not counted has 0 wherever it is.
 fn share(spec: &ResourceBindingSpec, clusters: &[TargetCluster], name: &str) -> Option<i32> {
     let target = clusters.iter().find(|it| it.name == name)?;
-    let has_some = target.replicas > 0 || !spec.has_own_replicas();
-    has_some.then_some(target.replicas)
+    spec.is_copy(target).then_some(target.replicas)
 }
 
 /// Returns why workloads do not return to a cluster now; `None` if it is healthy.

@@ -5,7 +5,7 @@ use muster_shared::names::annotation::HOMES;
 use serde_json::Value;
 
 use super::*;
-use crate::fleet::testing::{Stand, binding, claimed, cluster, key, pass, policy};
+use crate::fleet::testing::{Stand, binding, claimed, cluster, deleting, key, pass, policy, work};
 use crate::settings::Settings;
 
 #[test]
@@ -205,6 +205,39 @@ async fn a_return_waits_for_the_end_of_a_stop_and_follows_it() {
     // Nothing but the end of the stop has it looked at again; then it is paid for like all moves.
     pass(120).await;
     assert!(is_home(&stand), "movement has begun again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_returns_to_a_home_with_a_share_of_zero_that_is_still_removing_a_former_copy() {
+    let weight = json!([{ "targetCluster": { "clusterNames": ["m1"] }, "weight": 1 }]);
+    let placement = json!({
+        "clusterAffinity": { "clusterNames": ["m1", "m2"] },
+        "replicaScheduling": {
+            "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
+            "weightPreference": { "staticWeightList": weight },
+        },
+    });
+    for is_removing in [true, false] {
+        let stand = stopped().await;
+        let mut copy = work("m1", "Healthy");
+        copy["metadata"]["name"] = json!(muster_shared::names::work("Deployment", "web", "shop"));
+        if is_removing {
+            stand.api.put("works", deleting(copy));
+        }
+        let mut away = stand.api.binding("web-deployment");
+        let shares = [("m1", 0), ("m2", 2)];
+        let shares = shares.map(|(name, replicas)| json!({ "name": name, "replicas": replicas }));
+        away["spec"]["clusters"] = json!(shares);
+        away["spec"]["placement"] = placement.clone();
+        let applied = &mut away["metadata"]["annotations"]["policy.karmada.io/applied-placement"];
+        *applied = json!(placement.to_string());
+        stand.api.put("resourcebindings", away);
+        resume(&stand);
+        pass(120).await;
+        let away = stand.api.binding("web-deployment");
+        let is_asked = away["spec"]["rescheduleTriggeredAt"].is_string();
+        assert_eq!(is_asked, !is_removing, "{away}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
