@@ -284,6 +284,13 @@ impl ResourceBindingSpec {
         target.replicas > 0 || !self.has_own_replicas()
     }
 
+    /// Returns whether the resource is to have a copy in a cluster. Where its replicas are not
+    /// divided yet, each target counts.
+    pub fn has_copy(&self, cluster: &str) -> bool {
+        let target = self.target(cluster);
+        target.is_some_and(|it| self.is_copy(it) || self.is_undivided())
+    }
+
     /// Returns whether the replicas of a workload are not divided yet: no target has a share, as in
     /// a workload that was scaled from zero, or whose kind was not counted before. Nobody has
     /// decided that anything stops.
@@ -634,6 +641,32 @@ mod tests {
             }))
             .unwrap();
             assert_eq!(spec.is_scaled_to_zero(), expected, "{}", json!(spec));
+        }
+    }
+
+    #[test]
+    fn a_share_of_zero_is_a_copy_only_of_what_is_not_divided() {
+        let part = json!([{ "name": "a", "replicas": 1 }]);
+        let none = json!([]);
+        for (replicas, components, [first, second], expected) in [
+            (3, &none, [3, 0], [true, false]),
+            (3, &none, [1, 2], [true, true]),
+            (3, &none, [0, 0], [true, true]),
+            (0, &none, [0, 0], [true, true]),
+            (3, &part, [3, 0], [true, true]),
+        ] {
+            let spec: ResourceBindingSpec = serde_json::from_value(json!({
+                "resource": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
+                "replicas": replicas,
+                "components": components,
+                "clusters": [
+                    { "name": "m1", "replicas": first }, { "name": "m2", "replicas": second },
+                ],
+            }))
+            .unwrap();
+            let found = ["m1", "m2"].map(|it| spec.has_copy(it));
+            assert_eq!(found, expected, "{replicas} {components}: {first} {second}");
+            assert!(!spec.has_copy("m3"));
         }
     }
 

@@ -21,7 +21,7 @@ pub(super) fn told(
     let rule = Rule::of(spec, settings);
     let report = |(name, left): (String, Timestamp)| {
         let Some(rule) = &rule else {
-            return (spec.target(&name).is_none()).then(|| {
+            return (!spec.has_copy(&name)).then(|| {
                 format!(
                     "it left {name} at {left}, and returns if asked to: kubectl muster rebalance"
                 )
@@ -64,8 +64,11 @@ mod tests {
             let homes = json!({"m1": "2026-01-01T00:00:00Z"}).to_string();
             let changes = json!({
                 "metadata": {"annotations": {"failover.muster.io/homes": homes}},
+                // A share of zero is no return.
                 "spec": {
-                    "clusters": [{"name": "m2"}], "failover": {"cluster": {"failback": failback}},
+                    "replicas": 2,
+                    "clusters": [{"name": "m1", "replicas": 0}, {"name": "m2", "replicas": 2}],
+                    "failover": {"cluster": {"failback": failback}},
                 },
             });
             let binding = fixtures::binding("shop", "web", &changes);

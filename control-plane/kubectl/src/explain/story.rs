@@ -53,7 +53,7 @@ pub(super) fn moves(binding: &AnyBinding) -> Vec<String> {
     moves.sort();
     let told = moves.into_iter().map(|(at, from, to, mode, cause)| {
         let mut text = format!("{at:.0}: left {from}, then placed on {to} ({mode}): {cause}");
-        if binding.spec.target(&from).is_some() {
+        if binding.spec.has_copy(&from) {
             let _ = write!(text, ". It has returned to {from} since");
         }
         text
@@ -215,6 +215,13 @@ mod tests {
             ]
         );
         assert_eq!(moves(&binding(&json!({}), &placed)), [""; 0]);
+        let shares = json!([{"name": "m1", "replicas": 0}, {"name": "m2", "replicas": 2}]);
+        let away = binding(&annotations, &json!({"replicas": 2, "clusters": shares}));
+        let told = moves(&away).join("\n");
+        assert!(
+            !told.contains("returned"),
+            "a share of zero is none: {told}"
+        );
     }
 
     #[test]

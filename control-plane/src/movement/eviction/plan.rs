@@ -263,11 +263,9 @@ impl Departure<'_> {
         let mut reasons = Vec::new();
         for target in targets.iter().filter(|it| spec.is_copy(it)) {
             let cluster = snapshot.get(&target.name).map(ClusterInfo::cluster);
-            let had = spec.target(&target.name);
-            let has_it = had.is_some();
+            let has_it = spec.target(&target.name).is_some();
             let report = status.report(&target.name).filter(|_| has_it);
-            let has_copy = had.is_some_and(|it| spec.is_copy(it) || spec.is_undivided());
-            let is_made = report.is_some() && has_copy;
+            let is_made = report.is_some() && spec.has_copy(&target.name);
             let available = match cluster {
                 Some(deaf) if !is_made && !reads_works(deaf) => Err(Unavailable::WorksUnread),
                 _ if report.is_some_and(is_refused) => Err(Unavailable::Refused),

@@ -47,7 +47,7 @@ pub(super) fn left(snapshot: &Snapshot) -> Vec<Left> {
         let Some(rule) = Rule::of(spec, &snapshot.settings) else {
             let record = Record::read(binding.metadata.annotations.as_ref());
             let is_away = |it: &Record| {
-                spec.target(&it.from).is_none() && snapshot.now.duration_since(it.at) < RECENT
+                !spec.has_copy(&it.from) && snapshot.now.duration_since(it.at) < RECENT
             };
             if let Some(record) = record.filter(is_away) {
                 left.entry(record.from).or_default().staying += 1;

@@ -318,8 +318,7 @@ impl Failback {
             Ok(Course::IsHome(names)) => return forget(fleet, key, binding.as_ref(), &names).await,
             Ok(Course::Stays) | Err(_) => return Ok(Next::After(self.vain.next(key).time)),
         };
-        let has_copy = |it: &str| spec.target(it).is_some_and(|it| spec.is_copy(it));
-        let mut new = brought.iter().filter(|it| !has_copy(it));
+        let mut new = brought.iter().filter(|it| !spec.has_copy(it));
         if new.any(|it| obstacle(fleet, spec, it).is_some()) {
             return Ok(Next::After(self.vain.next(key).time));
         }

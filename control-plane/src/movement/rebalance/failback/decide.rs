@@ -130,8 +130,7 @@ pub fn is_due(spec: &ResourceBindingSpec, rule: &Rule, home: &Home<'_>, now: Tim
     // Whoever asks for a longer time of health gets it.
     let longest = LONGEST_AWAY.max(rule.after.saturating_add(LONGEST_AWAY));
     let is_forgotten = home.left.saturating_add(longest).is_ok_and(|end| end < now);
-    let is_home = || share(spec, &spec.clusters, home.name).is_some();
-    if is_forgotten || home.is_gone || was_placed_anew && is_home() {
+    if is_forgotten || home.is_gone || was_placed_anew && spec.has_copy(home.name) {
         return Verdict::Over;
     }
     let Some(cluster) = home.cluster else {
@@ -176,8 +175,7 @@ pub fn course<'a>(
     waits: &[String],
 ) -> Course<'a> {
     let Some(decision) = decision else {
-        let there = due.keys();
-        let there = there.filter(|it| share(spec, &spec.clusters, it).is_some());
+        let there = due.keys().filter(|it| spec.has_copy(it));
         let there: Vec<String> = there.cloned().collect();
         return if there.is_empty() {
             Course::Stays
