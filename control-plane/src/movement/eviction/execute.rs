@@ -123,7 +123,11 @@ pub async fn carry_out(
         return Err(Outcome::Conflict);
     }
     plan.patch["metadata"]["resourceVersion"] = json!(binding.metadata.resource_version);
-    if let Some(names) = deselected::after_move(binding, &plan.clusters) {
+    // What another scheduler chooses is not known yet.
+    let scheduler = binding.spec.scheduler_name.as_deref();
+    if fleet.settings.schedules(scheduler)
+        && let Some(names) = deselected::after_move(binding, &plan.clusters)
+    {
         plan.patch["metadata"]["annotations"][DESELECTED] = names;
     }
     let key = BindingKey::of(binding);

@@ -213,6 +213,18 @@ async fn failed_beside_m2(
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_cluster_that_another_scheduler_may_choose_stays_one_that_an_edit_took_away() {
+    let mut workload = testing::binding();
+    workload["spec"]["schedulerName"] = json!("other");
+    workload["metadata"]["annotations"] = json!({DESELECTED: "m2"});
+    let stand = failed_beside_m2(failed(), [("resourcebindings", workload)]).await;
+    let left = stand.api.binding("web-deployment");
+    let task = &left["spec"]["gracefulEvictionTasks"][0];
+    assert_eq!(task["fromCluster"], "m1", "{left}");
+    assert_eq!(left["metadata"]["annotations"][DESELECTED], "m2", "{left}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_eviction_obeys_what_the_policy_says_although_the_binding_does_not_say_so_yet() {
     let never = json!({"failover": {"cluster": {"purgeMode": "Never"}}});
     let suspended = json!({
