@@ -94,10 +94,7 @@ impl fmt::Display for Report<'_> {
             )?;
         }
         for pause in self.paused {
-            writeln!(
-                f,
-                "For now nothing of this happens, because {pause}. After kubectl muster resume:"
-            )?;
+            writeln!(f, "For now {pause}. Without that pause:")?;
         }
         let forecast = self.forecast;
         for (cluster, coming) in &forecast.coming {

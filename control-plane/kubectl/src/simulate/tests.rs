@@ -352,7 +352,7 @@ fn a_forecast_says_which_pauses_hold_it_up() {
     assert!(
         report
             .to_string()
-            .contains("For now nothing of this happens, because ")
+            .contains("For now all movement is paused")
     );
     assert_eq!(report.json()["paused"].as_array().unwrap().len(), 1);
 }

@@ -159,7 +159,7 @@ async function foretell() {
     const count = (state) => said[state].length;
     fillList("forecast-facts", [
       ...(said.failoverIsOff ? ["! Failover is OFF in the running control plane; this is with it on"] : []),
-      ...said.paused.map((it) => `! For now nothing of this happens, because ${it}`),
+      ...said.paused.map((it) => `! For now ${it}; this is without the pause`),
       `→ ${count("moves")} move, ✖ ${count("stranded")} are stranded, ! ${count("held")} are held until fewer clusters have failed, = ${count("stays")} stay`,
       ...(said.partedUnknown ? [`? Not known whether workloads would be parted from what they refer to: ${said.partedUnknown}`] : []),
       ...said.parted.slice(0, SHOWN).map((it) => `! ${titleOf(it)} would be parted from what it refers to (its policy does not set propagateDeps): ${it.missing.map((lacks) => `${lacks.kind} ${lacks.name} not in ${lacks.clusters.join(", ")}`).join("; ")}`),
