@@ -5,6 +5,7 @@
 //! | [`apiserver`] | an embedded Kubernetes API server, which knows nothing of Muster |
 //! | [`harness`], [`member`] | fleets of simulated members, network faults, waits |
 //! | [`sandbox`] | the demo, and the scenario that it shows |
+//! | [`kills`] | a fleet whose processes are killed at random moments of failovers |
 //!
 //! A scenario:
 //!
@@ -37,6 +38,8 @@
 //! fleet.end().await
 //! # }
 //! ```
+
+pub mod kills;
 
 pub use muster_sandbox as sandbox;
 pub use muster_test_apiserver as apiserver;

@@ -19,6 +19,7 @@ mod fleet_api;
 mod heartbeats;
 mod host_loss;
 mod identity;
+mod kills;
 mod kubectl;
 mod layers;
 mod orders;

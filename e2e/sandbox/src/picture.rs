@@ -103,7 +103,7 @@ impl Picture {
 }
 
 /// Returns a Deployment or ConfigMap of the namespace `default`, as far as it was observed.
-fn workload(view: &View, kind: &str, name: &str) -> Workload {
+pub fn workload(view: &View, kind: &str, name: &str) -> Workload {
     let binding =
         view.bindings.list().into_iter().find(|binding| {
             binding.spec.resource.name == name && binding.spec.resource.kind == kind
