@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use muster_shared::api::any_binding::AnyBinding;
-use muster_shared::api::binding::ResourceBindingSpec;
+use muster_shared::api::binding::{ObjectReference, ResourceBindingSpec};
 use muster_shared::api::policy::Placement;
 use muster_shared::watch::Informer;
 use parking_lot::Mutex;
@@ -23,18 +23,32 @@ pub enum Trait {
     HasFollowers,
     /// The objects of the binding stay in members when it is deleted.
     IsPreserved,
+    /// The resource of the binding is the definition of a custom one.
+    IsDefinition,
 }
 
 impl Trait {
-    const ALL: [Self; 3] = [Self::HasTasks, Self::HasFollowers, Self::IsPreserved];
+    const ALL: [Self; 4] = [
+        Self::HasTasks,
+        Self::HasFollowers,
+        Self::IsPreserved,
+        Self::IsDefinition,
+    ];
 
     fn is_of(self, spec: &ResourceBindingSpec) -> bool {
         match self {
             Self::HasTasks => !spec.graceful_eviction_tasks.is_empty(),
             Self::HasFollowers => spec.propagate_deps,
             Self::IsPreserved => spec.is_preserved_on_deletion(),
+            Self::IsDefinition => is_definition(&spec.resource),
         }
     }
+}
+
+/// Returns whether a resource is the definition of a custom one.
+pub fn is_definition(resource: &ObjectReference) -> bool {
+    let kind = (resource.api_version.as_str(), resource.kind.as_str());
+    kind == ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 }
 
 /// Keys that are shared between all places where they stand.
@@ -261,16 +275,20 @@ mod tests {
             "gracefulEvictionTasks": [{"fromCluster": "m2"}],
             "propagateDeps": true,
             "preserveResourcesOnDeletion": true,
+            "resource": {
+                "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+                "name": "widgets.example.com",
+            },
         });
         let shop = Some("shop");
         change(&index, shop, None, Some(&all));
         change(&index, None, None, Some(&all));
-        assert_eq!(found(None), [2, 2, 2]);
-        assert_eq!(found(shop), [1, 1, 1]);
-        assert_eq!(found(Some("shop-2")), [0, 0, 0]);
+        assert_eq!(found(None), [2; 4]);
+        assert_eq!(found(shop), [1; 4]);
+        assert_eq!(found(Some("shop-2")), [0; 4]);
         let plain = json!({"clusters": [{"name": "m1"}]});
         change(&index, shop, Some(&all), Some(&plain));
-        assert_eq!(found(shop), [0, 0, 0]);
+        assert_eq!(found(shop), [0; 4]);
         change(&index, None, Some(&all), None);
         assert!(index.0.lock().by_trait.is_empty(), "nothing is kept of it");
     }

@@ -23,6 +23,7 @@ use tokio::sync::OnceCell;
 
 use super::absence;
 use super::companions::Companions;
+use super::definitions;
 use super::deliver::deliver;
 use super::error::Error;
 use super::hold;
@@ -538,10 +539,14 @@ async fn finish(
             namespaces::keep(fleet, key, Some(&spec.resource), members).await?;
         }
         let is_container = Role::of(&spec.resource) == Role::Container;
+        // A binding marks the Works before it goes: the bindings are looked at first.
+        let needed = definitions::preserved_of(fleet, &spec.resource);
         let doomed = works.into_iter().map(|work| async {
             // A workload that stayed in the member may need the object.
             let known = fleet.works.get(Some(&work.namespace), &work.name);
+            let cluster = names::cluster_of_execution_namespace(&work.namespace);
             let stays = stays
+                || cluster.is_some_and(|it| needed.contains(it))
                 || known.is_some_and(|it| namespaces::holds(&it))
                 || is_container && namespaces::held(fleet, &work.namespace, &work.name).await?;
             Ok::<_, Error>((work, stays))

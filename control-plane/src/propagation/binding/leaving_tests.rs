@@ -390,40 +390,68 @@ async fn a_namespace_that_a_policy_propagates_stays_where_another_policy_preserv
     assert!(said.contains(&(Method::PATCH, json!(true))), "{said:?}");
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_definition_stays_in_a_member_in_which_an_object_of_its_kind_is_preserved() {
+/// Returns a policy that preserves what it places, and the binding and the Work of a custom
+/// resource in `m1`.
+fn preserved_widget() -> [Value; 3] {
     let (policy, mut binding) = preserving();
     binding["spec"]["resource"]["apiVersion"] = json!("example.com/v1");
     binding["spec"]["resource"]["kind"] = json!("Widget");
     binding["spec"]["clusters"] = json!([{"name": "m1"}]);
-    let deleted = binding["metadata"]["deletionTimestamp"].take();
+    binding["spec"]["preserveResourcesOnDeletion"] = json!(true);
+    binding["metadata"]["deletionTimestamp"] = Value::Null;
     let mut work = work_of(&binding, "m1");
     work["metadata"]["labels"] = binding["metadata"]["labels"].clone();
-    let definition = |plural: &str, kind: &str| {
-        let name = format!("{plural}.example.com");
-        let of = json!({"group": "example.com", "names": {"plural": plural, "kind": kind}});
-        let lies_in = "karmada-es-m1";
-        let work = muster_shared::names::work("CustomResourceDefinition", &name, "");
-        let definition = json!({"metadata": {"name": name}, "spec": of});
-        let around = json!({
-            "metadata": {"namespace": lies_in, "name": work},
-            "spec": {"workload": {"manifests": []}, "preserveResourcesOnDeletion": false},
-        });
-        (work, definition, around)
-    };
-    let of_widgets = definition("widgets", "Widget");
-    let of_others = definition("others", "Other");
+    [policy, binding, work]
+}
+
+const DEFINITION: (&str, &str) = ("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+
+/// Returns a definition, its binding, and its Work in `m1`.
+fn definition(plural: &str, kind: &str) -> [Value; 3] {
+    let name = format!("{plural}.example.com");
+    let binding = format!("{name}-customresourcedefinition");
+    let labels = json!({"clusterresourcebinding.karmada.io/permanent-id": plural});
+    let resource = json!({"apiVersion": DEFINITION.0, "kind": DEFINITION.1, "name": name});
+    let spec = json!({"group": "example.com", "names": {"plural": plural, "kind": kind}});
+    let manifest = json!({
+        "apiVersion": DEFINITION.0, "kind": DEFINITION.1, "metadata": {"name": name}, "spec": spec,
+    });
+    let finalizer = "karmada.io/cluster-resource-binding-controller";
+    let work = muster_shared::names::work(DEFINITION.1, &name, "");
+    let annotations = json!({"clusterresourcebinding.karmada.io/name": binding});
+    [
+        json!({"metadata": {"name": name}, "spec": spec}),
+        json!({
+            "metadata": {"name": binding, "labels": labels, "finalizers": [finalizer]},
+            "spec": {"resource": resource, "clusters": [{"name": "m1"}]},
+        }),
+        json!({
+            "metadata": {
+                "namespace": "karmada-es-m1", "name": work,
+                "annotations": annotations, "labels": labels,
+            },
+            "spec": {"workload": {"manifests": [manifest]}, "preserveResourcesOnDeletion": false},
+        }),
+    ]
+}
+
+/// Starts the controller with a custom resource and definitions, and follows these.
+async fn defined(
+    [policy, binding, work]: [Value; 3],
+    definitions: impl IntoIterator<Item = [Value; 3]>,
+) -> Stand {
     let mut stand = Stand::new([
         ("clusters", cluster("m1")),
-        ("customresourcedefinitions", of_widgets.1),
-        ("customresourcedefinitions", of_others.1),
         ("propagationpolicies", policy),
-        ("resourcebindings", binding.clone()),
+        ("resourcebindings", binding),
         ("works", work),
-        ("works", of_widgets.2),
-        ("works", of_others.2),
     ]);
-    let (version, kind) = ("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+    for [definition, binding, work] in definitions {
+        stand.api.put("customresourcedefinitions", definition);
+        stand.api.put("clusterresourcebindings", binding);
+        stand.api.put("works", work);
+    }
+    let (version, kind) = DEFINITION;
     let path = format!("/apis/{version}");
     let plural = "customresourcedefinitions";
     stand.api.serve(&path, version, plural, kind);
@@ -431,13 +459,61 @@ async fn a_definition_stays_in_a_member_in_which_an_object_of_its_kind_is_preser
     stand.fleet.templates.name(&Kind::new(version, kind));
     stand.follow().await;
     pass(60).await;
-    binding["metadata"]["deletionTimestamp"] = deleted;
+    stand
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_definition_stays_in_a_member_in_which_an_object_of_its_kind_is_preserved() {
+    let widget = preserved_widget();
+    let definitions = [
+        definition("widgets", "Widget"),
+        definition("others", "Other"),
+    ];
+    let works = definitions.each_ref().map(|it| it[2].clone());
+    let mut binding = widget[1].clone();
+    let stand = defined(widget, definitions).await;
+    binding["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
     stand.api.put("resourcebindings", binding);
     pass(60).await;
-    for (work, expected) in [(of_widgets.0, true), (of_others.0, false)] {
-        let held = stand.api.object("works", "karmada-es-m1", &work).unwrap();
+    for (work, expected) in works.iter().zip([true, false]) {
+        let name = work["metadata"]["name"].as_str().unwrap();
+        let held = stand.api.object("works", "karmada-es-m1", name).unwrap();
         let says = &held["spec"]["preserveResourcesOnDeletion"];
-        assert_eq!(*says, json!(expected), "{work}");
+        assert_eq!(*says, json!(expected), "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_definition_that_is_deleted_with_its_objects_stays_where_one_of_them_is_preserved() {
+    for is_last in [true, false] {
+        let widget = preserved_widget();
+        let definition = definition("widgets", "Widget");
+        let work = definition[2]["metadata"]["name"].clone();
+        let mut bindings = [
+            ("resourcebindings", "shop", widget[1].clone()),
+            ("clusterresourcebindings", "", definition[1].clone()),
+        ];
+        let stand = defined(widget, [definition]).await;
+        // The bindings go after what they are for, in one order or the other.
+        let plural = "customresourcedefinitions";
+        stand.api.delete(plural, "", "widgets.example.com");
+        pass(1).await;
+        if !is_last {
+            bindings.reverse();
+        }
+        for (plural, namespace, mut binding) in bindings {
+            binding["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
+            let name = binding["metadata"]["name"].clone();
+            stand.api.put(plural, binding);
+            pass(60).await;
+            stand.api.delete(plural, namespace, name.as_str().unwrap());
+            pass(1).await;
+        }
+        let said = written(&stand, work.as_str().unwrap());
+        assert_eq!(said.last(), Some(&(Method::DELETE, Value::Null)));
+        let last = said.iter().rfind(|(_, says)| !says.is_null());
+        let last = last.map(|(_, says)| says);
+        assert_eq!(last, Some(&json!(true)), "{is_last}: {said:?}");
     }
 }
 

@@ -5,6 +5,7 @@ pub(crate) mod absence;
 pub mod companions;
 pub(crate) mod compare;
 mod controller;
+mod definitions;
 mod deliver;
 mod error;
 mod fence;

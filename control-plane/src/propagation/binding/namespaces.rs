@@ -6,9 +6,9 @@
 //!
 //! A namespace stays in a member in which `preserveResourcesOnDeletion` keeps something that lies
 //! in it: whoever deletes the namespace in the fleet would delete that, too. So does the definition
-//! of a custom resource. What has been kept may
-//! be there although its binding is gone, so that the Work says so for as long as it exists,
-//! whether the namespace goes there by itself or by a policy.
+//! of a custom resource. What has been kept may be there although its binding is gone, so that
+//! the Work says so for as long as it exists, whether the namespace goes there by itself or by a
+//! policy.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -27,10 +27,10 @@ use muster_shared::names::{self, annotation, label};
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::Change;
-use muster_shared::watch::outline::Outline;
 use serde_json::json;
 
 use super::compare;
+use super::definitions::definitions_of;
 use super::render::Rendered;
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
@@ -39,7 +39,6 @@ use crate::fleet::binding_index::Trait;
 use crate::fleet::labelled::Labelled as _;
 use crate::fleet::memory::Backoff;
 use crate::fleet::scope::Scope;
-use crate::fleet::template::{Kind, Template};
 use crate::fleet::works::{CachedWork, binding_of, owner_id};
 use crate::fleet::write::merge;
 
@@ -174,33 +173,15 @@ pub(super) async fn keep(
     resource: Option<&ObjectReference>,
     members: impl Iterator<Item = &str> + Clone,
 ) -> Result<(), ApiError> {
-    if let Some(namespace) = &key.namespace {
-        let work = names::work("Namespace", namespace, "");
+    let namespace = key.namespace.iter();
+    let namespace = namespace.map(|it| names::work("Namespace", it, ""));
+    let definitions = resource.map(|it| definitions_of(fleet, it));
+    let definitions = definitions.into_iter().flatten();
+    let definitions = definitions.map(|it| names::work("CustomResourceDefinition", &it, ""));
+    for work in namespace.chain(definitions).collect::<Vec<_>>() {
         keep_objects(fleet, &work, members.clone()).await?;
     }
-    if let Some(definition) = resource.and_then(|it| definition_of(fleet, it)) {
-        let work = names::work(DEFINITION, &definition, "");
-        keep_objects(fleet, &work, members).await?;
-    }
     Ok(())
-}
-
-/// Kind of the definitions of custom resources.
-const DEFINITION: &str = "CustomResourceDefinition";
-
-/// Returns the name of the definition of a custom resource, if the fleet propagates definitions and
-/// has this one.
-fn definition_of(fleet: &Fleet, resource: &ObjectReference) -> Option<String> {
-    let (group, _) = resource.api_version.rsplit_once('/')?;
-    let suffix = format!(".{group}");
-    let kind = Kind::new("apiextensions.k8s.io/v1", DEFINITION);
-    let is_of_group = |it: Outline<'_>| it.name.ends_with(&suffix);
-    let mut all = fleet.templates.select(&kind, None, is_of_group)?;
-    let defines = |it: &Arc<Template>| {
-        let object = it.object(&kind);
-        object["spec"]["names"]["kind"].as_str() == Some(&*resource.kind)
-    };
-    all.find(defines)?.metadata().name.clone()
 }
 
 /// Has the objects of the Works of a name stay in the members of these execution namespaces, when
@@ -250,7 +231,7 @@ fn preserved_anew(change: &Change<AnyBinding>) -> Vec<Place> {
 }
 
 /// Returns the clusters in which the objects of a binding stay when it is deleted.
-fn preserved_in(binding: &AnyBinding) -> impl Iterator<Item = &str> {
+pub(super) fn preserved_in(binding: &AnyBinding) -> impl Iterator<Item = &str> {
     let spec = &binding.spec;
     let preserves = spec.is_preserved_on_deletion();
     let clusters = spec.clusters.iter().filter(move |_| preserves);
