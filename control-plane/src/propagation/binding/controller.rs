@@ -47,7 +47,7 @@ use crate::fleet::parked::Parked;
 use crate::fleet::protection::{preserves_on_deletion, protected};
 use crate::fleet::template::TemplateKey;
 use crate::fleet::template_event::{Lookup, TemplateEvent};
-use crate::fleet::works::{CachedWork, Role, binding_of, cluster_of};
+use crate::fleet::works::{CachedWork, Doomed, Role, binding_of, cluster_of};
 use crate::propagation::data::facts::roles;
 use crate::propagation::data::gates::keeps_copies;
 use crate::propagation::data::wakes;
@@ -443,11 +443,14 @@ async fn carry_out(
     if plan.remove.is_empty() {
         return Ok(());
     }
-    if wanted.spec.is_preserved_on_deletion() {
-        let staying = plan.remove.iter().filter(|it| it.stays);
-        let members = staying.filter_map(|it| it.work.metadata.namespace.as_deref());
-        let resource = Some(&wanted.spec.resource);
-        namespaces::keep(fleet, &wanted.origin.key, resource, members).await?;
+    let preserves = wanted.spec.is_preserved_on_deletion();
+    let staying = plan.remove.iter().filter(|it| it.stays);
+    let staying = staying.filter(|it| preserves || namespaces::holds(it.work));
+    let members = staying.filter_map(|it| it.work.metadata.namespace.as_deref());
+    let members: Vec<&str> = members.collect();
+    if !members.is_empty() {
+        let (key, resource) = (&wanted.origin.key, Some(&wanted.spec.resource));
+        namespaces::keep(fleet, key, resource, members.iter().copied()).await?;
     }
     let doomed = plan
         .remove
@@ -534,20 +537,25 @@ async fn finish(
         let works = listed(fleet, key).await?;
         let preserves = preserves_on_deletion(fleet, binding).await?;
         let stays = removal::stays(Role::of(&spec.resource), reason, preserves);
-        if preserves {
-            let members = works.iter().map(|work| work.namespace.as_str());
-            namespaces::keep(fleet, key, Some(&spec.resource), members).await?;
+        // A workload that stayed in the member may need the object.
+        let is_needed = |work: &Doomed| {
+            let known = fleet.works.get(Some(&work.namespace), &work.name);
+            known.is_some_and(|it| namespaces::holds(&it))
+        };
+        let staying = works.iter().filter(|it| preserves || is_needed(it));
+        let members: Vec<&str> = staying.map(|work| work.namespace.as_str()).collect();
+        if !members.is_empty() {
+            let resource = Some(&spec.resource);
+            namespaces::keep(fleet, key, resource, members.iter().copied()).await?;
         }
         let is_container = Role::of(&spec.resource) == Role::Container;
         // A binding marks the Works before it goes: the bindings are looked at first.
         let needed = definitions::preserved_of(fleet, &spec.resource);
         let doomed = works.into_iter().map(|work| async {
-            // A workload that stayed in the member may need the object.
-            let known = fleet.works.get(Some(&work.namespace), &work.name);
             let cluster = names::cluster_of_execution_namespace(&work.namespace);
             let stays = stays
                 || cluster.is_some_and(|it| needed.contains(it))
-                || known.is_some_and(|it| namespaces::holds(&it))
+                || is_needed(&work)
                 || is_container && namespaces::held(fleet, &work.namespace, &work.name).await?;
             Ok::<_, Error>((work, stays))
         });

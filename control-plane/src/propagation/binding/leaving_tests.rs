@@ -464,22 +464,31 @@ async fn defined(
 
 #[tokio::test(start_paused = true)]
 async fn a_definition_stays_in_a_member_in_which_an_object_of_its_kind_is_preserved() {
-    let widget = preserved_widget();
-    let definitions = [
-        definition("widgets", "Widget"),
-        definition("others", "Other"),
-    ];
-    let works = definitions.each_ref().map(|it| it[2].clone());
-    let mut binding = widget[1].clone();
-    let stand = defined(widget, definitions).await;
-    binding["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
-    stand.api.put("resourcebindings", binding);
-    pass(60).await;
-    for (work, expected) in works.iter().zip([true, false]) {
-        let name = work["metadata"]["name"].as_str().unwrap();
-        let held = stand.api.object("works", "karmada-es-m1", name).unwrap();
-        let says = &held["spec"]["preserveResourcesOnDeletion"];
-        assert_eq!(*says, json!(expected), "{name}");
+    for is_needed in [false, true] {
+        let mut widget = preserved_widget();
+        if is_needed {
+            // Its own policy says nothing, and a workload that was preserved needs it.
+            let [policy, binding, work] = &mut widget;
+            policy["spec"]["preserveResourcesOnDeletion"] = json!(false);
+            binding["spec"]["preserveResourcesOnDeletion"] = json!(false);
+            work["metadata"]["annotations"]["failover.muster.io/holds-preserved"] = json!("true");
+        }
+        let definitions = [
+            definition("widgets", "Widget"),
+            definition("others", "Other"),
+        ];
+        let works = definitions.each_ref().map(|it| it[2].clone());
+        let mut binding = widget[1].clone();
+        let stand = defined(widget, definitions).await;
+        binding["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
+        stand.api.put("resourcebindings", binding);
+        pass(60).await;
+        for (work, expected) in works.iter().zip([true, false]) {
+            let name = work["metadata"]["name"].as_str().unwrap();
+            let held = stand.api.object("works", "karmada-es-m1", name).unwrap();
+            let says = &held["spec"]["preserveResourcesOnDeletion"];
+            assert_eq!(*says, json!(expected), "{name}, needed: {is_needed}");
+        }
     }
 }
 
