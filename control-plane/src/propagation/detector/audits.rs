@@ -27,13 +27,13 @@ use crate::fleet::template_event::{KindState, Lookup};
 
 /// How long after a change of a policy the fleet may still lack what it names.
 const GRACE: Duration = Duration::from_secs(30);
-/// How long until a policy of which something has no effect is looked through again: what it names
-/// may have come.
+/// How long until a policy is looked through again that names what the fleet lacks: it may have
+/// come.
 const LOOK_AGAIN: Duration = Duration::from_mins(1);
 /// Factor between the time that a look at a policy takes and the pause after it: in a large fleet,
 /// the looks at one policy take a 5000th of all time.
 const SHARE: u32 = 5000;
-/// Longest time until a policy of which something has no effect is looked through again. A look may
+/// Longest time until a policy is looked through again that names what the fleet lacks. A look may
 /// have taken long for another reason: the machine was busy, or was suspended.
 const LONGEST_LOOK_AGAIN: Duration = Duration::from_mins(30);
 /// Time until a policy is looked at again that waits for templates which may just be bound.
@@ -188,13 +188,13 @@ fn look_through(detector: &Detector, key: &PolicyKey) -> Next {
     }
     // The comparison with the fleet may take long, and holds no lock.
     let began = Instant::now();
-    let is_unexplained = left.is_zero().then(|| {
+    let compared = left.is_zero().then(|| {
         let facts = Now {
             detector,
             policy: &policy,
         };
-        found.extend(audit::missing(spec, scope, &facts));
-        audit::is_unexplained(spec, scope, &facts)
+        let missing = audit::missing(spec, scope, &facts);
+        (missing, audit::is_unexplained(spec, scope, &facts))
     });
     let mut states = detector.audits.state.lock();
     let Some(state) = states.get_mut(key).filter(|it| it.changed == changed) else {
@@ -202,8 +202,10 @@ fn look_through(detector: &Detector, key: &PolicyKey) -> Next {
         return Next::Done;
     };
     let mut next = Next::After(left);
-    if let Some(is_unexplained) = is_unexplained {
-        next = Next::Done;
+    if let Some((missing, is_unexplained)) = compared {
+        let vain = is_unexplained.then_some(state.looks);
+        next = next_look(vain, !missing.is_empty(), began.elapsed());
+        found.extend(missing);
         let before = (state.told.len(), state.is_complete);
         state.told.retain(|finding| found.contains(finding));
         // A reason that is never known does not keep back what else was found.
@@ -212,10 +214,7 @@ fn look_through(detector: &Detector, key: &PolicyKey) -> Next {
             detector.reports.add(key.clone());
         }
         if is_unexplained {
-            next = Next::After(again(state.looks));
             state.looks = state.looks.saturating_add(1);
-        } else if !found.is_empty() {
-            next = Next::After(look_again(began.elapsed()));
         }
     }
     found.retain(|finding| state.told.insert(finding.clone()));
@@ -230,8 +229,20 @@ fn look_through(detector: &Detector, key: &PolicyKey) -> Next {
     next
 }
 
-/// Returns how long until a policy of which something has no effect is looked through again, after
-/// a look that took so long.
+/// Returns when a policy is looked through again after a comparison with the fleet that took so
+/// long. `vain` is how often it was looked at before where it is not known why a kind cannot be
+/// listed, and `lacks` says whether the fleet lacks what it names. What has no effect in whatever
+/// fleet is no reason to look again.
+fn next_look(vain: Option<u32>, lacks: bool, took: Duration) -> Next {
+    match vain {
+        Some(looks) => Next::After(again(looks)),
+        None if lacks => Next::After(look_again(took)),
+        None => Next::Done,
+    }
+}
+
+/// Returns how long until a policy that names what the fleet lacks is looked through again, after a
+/// look that took so long.
 pub(super) fn look_again(took: Duration) -> Duration {
     took.saturating_mul(SHARE)
         .clamp(LOOK_AGAIN, LONGEST_LOOK_AGAIN)
@@ -375,6 +386,19 @@ mod tests {
         for (took, expected) in [(0, 60), (12, 60), (40, 200), (suspended, 1800)] {
             let next = look_again(Duration::from_millis(took));
             assert_eq!(next, Duration::from_secs(expected), "{took} ms");
+        }
+    }
+
+    #[test]
+    fn a_policy_is_looked_through_again_only_for_what_may_come() {
+        let took = Duration::ZERO;
+        for (vain, lacks, expected) in [
+            (None, false, Next::Done),
+            (None, true, Next::After(LOOK_AGAIN)),
+            (Some(0), false, Next::After(AGAIN)),
+            (Some(1), true, Next::After(2 * AGAIN)),
+        ] {
+            assert_eq!(next_look(vain, lacks, took), expected, "{vain:?} {lacks}");
         }
     }
 
