@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::grown::with_grown;
 use super::pods::with_admitted;
+use super::queued::with_queued;
 use super::scaled::{with_note, without_scaled};
 use crate::work::ownership;
 
@@ -36,7 +37,7 @@ pub(super) fn difference(
 ) -> Result<Option<Difference>, muster_interpreter::Error> {
     let leftovers = ownership::leftovers(desired, observed);
     let possible = with_grown(with_admitted(desired, observed), observed);
-    let desired = without_scaled(possible, observed);
+    let desired = with_queued(without_scaled(possible, observed), observed);
     let apply = fields(&desired, observed, interpreters, is_settled)?;
     let apply = apply.map(|apply| with_note(apply, &desired, observed));
     let differs = apply.is_some() || leftovers.is_some();

@@ -21,6 +21,7 @@ mod grown;
 mod lists;
 mod normalized;
 mod pods;
+mod queued;
 mod rival;
 mod scaled;
 mod settled;

@@ -81,6 +81,27 @@ fn a_job_whose_selector_the_member_filled_in_is_not_sent_again() {
     assert!(difference(&wanted, &observed).is_some(), "another label");
 }
 
+#[test]
+fn a_job_that_kueue_suspends_or_starts_is_not_sent_again() {
+    let queue = json!({(muster_shared::names::label::KUEUE_QUEUE): "team"});
+    for (wanted, decided) in [(false, true), (true, false)] {
+        let (mut desired, mut observed) = job();
+        desired["spec"]["suspend"] = json!(wanted);
+        observed["spec"]["suspend"] = json!(decided);
+        let decision = json!({"manager": "kueue", "operation": "Update",
+            "fieldsV1": {"f:spec": {"f:suspend": {}}}});
+        let entries = observed["metadata"]["managedFields"].as_array_mut();
+        entries.unwrap().push(decision);
+        assert!(difference(&desired, &observed).is_some(), "no queue");
+        observed["metadata"]["labels"] = queue.clone();
+        assert_eq!(difference(&desired, &observed), None, "{decided}");
+
+        desired["spec"]["parallelism"] = json!(2);
+        let sent = difference(&desired, &observed).unwrap().apply.unwrap();
+        assert_eq!(sent["spec"].get("suspend"), None, "it is left to Kueue");
+    }
+}
+
 /// Returns a desired state and the object that a server makes of it, when the server writes
 /// durations in its own form.
 fn normalized(timeout: &str) -> (ObjectKey, Value, Value) {
