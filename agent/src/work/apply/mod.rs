@@ -384,7 +384,9 @@ fn count(key: &ObjectKey, result: &'static str) {
 fn waits_for_others(error: &object::Error) -> bool {
     match error {
         object::Error::Member(error) | object::Error::NotMade(error) => {
-            error.is_not_found() || matches!(error, member::Error::UnknownKind { .. })
+            error.is_not_found()
+                || error.is_in_terminating_namespace()
+                || matches!(error, member::Error::UnknownKind { .. })
         }
         _ => false,
     }

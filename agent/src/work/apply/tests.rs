@@ -28,7 +28,8 @@ fn a_finalizer_that_is_taken_off_again_is_a_failure_that_backs_off() {
 }
 
 /// A member with ConfigMaps, pods and namespaces. It refuses to change an object whose name says
-/// so, and only marks one as deleted whose name says that it is slow.
+/// so, or that its namespace is being deleted, and only marks one as deleted whose name says that
+/// it is slow.
 #[derive(Default)]
 struct Site {
     objects: Mutex<BTreeMap<String, Value>>,
@@ -87,6 +88,13 @@ impl Site {
             self.writes.lock().push(format!("{method} {path}"));
             if path.contains("refused") {
                 return (500, refusal(500));
+            }
+            if path.contains("terminating") {
+                let cause = json!({ "reason": "NamespaceTerminating", "message": "",
+                    "field": "metadata.namespace" });
+                let mut terminating = refusal(403);
+                terminating["details"] = json!({ "causes": [cause] });
+                return (403, terminating);
             }
         }
         let mut objects = self.objects.lock();
@@ -224,6 +232,24 @@ async fn an_object_of_a_kind_that_the_member_does_not_serve_is_of_unknown_health
         let seen = applier.store.statuses.seen("w", &key);
         assert!(seen.as_ref().is_none_or(|it| !it.lost));
         assert_eq!(seen.map(|it| it.health), expected, "{api_version}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_waits_for_others_where_its_kind_or_its_namespace_is_to_come() {
+    let (applier, ..) = applier(true).await;
+    let fleet = applier.store.fleet.now();
+    let unserved = json!({ "apiVersion": "example.io/v1", "kind": "Thing",
+        "metadata": { "name": "unserved", "namespace": "shop" } });
+    for (manifest, expected) in [
+        (config_map("refused"), false),
+        (config_map("terminating"), true),
+        (unserved, true),
+    ] {
+        let key = ObjectKey::of(&manifest, 0).unwrap();
+        let outcome = applier.objects.ensure_applied(&key, &manifest, &fleet);
+        let error = outcome.await.unwrap_err();
+        assert_eq!(waits_for_others(&error), expected, "{key}: {error}");
     }
 }
 

@@ -22,6 +22,9 @@ const VERSION_OF_RECORD: &str = "request to convert CR to an invalid group/versi
 /// Message of an API server that refuses an apply whose list has two entries of one key.
 const REPETITION: &str = "duplicate entries for key";
 
+/// Cause of the refusal to make an object in a namespace that is being deleted.
+const TERMINATING_NAMESPACE: &str = "NamespaceTerminating";
+
 /// Message of an API server that refuses an apply with a field that it does not know.
 const UNKNOWN_FIELD: &str = "field not declared in schema";
 
@@ -155,6 +158,13 @@ impl Error {
     /// Returns whether the member answered 404.
     pub fn is_not_found(&self) -> bool {
         self.request().is_some_and(client::is_not_found)
+    }
+
+    /// Returns whether the member makes no object because its namespace is being deleted.
+    pub fn is_in_terminating_namespace(&self) -> bool {
+        let details = self.status().and_then(|status| status.details.as_ref());
+        let mut causes = details.into_iter().flat_map(|details| &details.causes);
+        causes.any(|cause| cause.reason == TERMINATING_NAMESPACE)
     }
 
     /// Returns whether the agent may not read the object.
