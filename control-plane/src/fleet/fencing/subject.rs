@@ -99,7 +99,10 @@ pub fn orders(
         return Ok(None);
     };
     let stop = match Kind::of(&spec.resource.api_version, &spec.resource.kind) {
-        Kind::Scaled => Some(json!({ "spec": { "replicas": 0 } })),
+        Kind::Scaled => {
+            let none = json!({ "spec": { "replicas": 0 } });
+            Some(with_claims_kept(none, manifest))
+        }
         // Kueue has the Jobs of a CronJob in its queues, and no CronJob.
         Kind::Suspended if is_queued(manifest) && spec.resource.kind == "Job" => None,
         Kind::Custom if is_suspendable(manifest) && is_queued(manifest) => None,
@@ -108,7 +111,7 @@ pub fn orders(
         Kind::Custom if interpreters.has_for(manifest, Operation::ReviseReplica) => {
             let none = interpreters.revise_replica(manifest.clone(), 0)?;
             match merge::difference(manifest, &none) {
-                Some(patch) => Some(patch),
+                Some(patch) => Some(with_claims_kept(patch, manifest)),
                 // One that has no replicas is stopped already. Of one that has some, the rule
                 // changes nothing, and would stop nothing.
                 None => has_none(manifest, interpreters)?.then(|| json!({})),
@@ -121,6 +124,16 @@ pub fn orders(
         grace_seconds: grace(manifest).unwrap_or(GRACE_SECONDS),
         stop,
     }))
+}
+
+/// Returns a patch that scales an object to zero so that its claims for storage stay where they
+/// would go with its replicas: the copy that is stopped may run again, with its data.
+fn with_claims_kept(mut patch: Value, manifest: &Value) -> Value {
+    const POLICY: &str = "persistentVolumeClaimRetentionPolicy";
+    if manifest["spec"][POLICY]["whenScaled"] == "Delete" {
+        patch["spec"][POLICY]["whenScaled"] = json!("Retain");
+    }
+    patch
 }
 
 /// Returns whether a custom resource can be suspended, which shows in its having the field of Jobs.
@@ -247,6 +260,30 @@ mod tests {
             let orders = orders.ok().flatten().unwrap();
             assert_eq!(orders.stop.as_ref(), expected, "{kind}");
             assert_eq!((orders.after_seconds, orders.grace_seconds), (60, 30));
+        }
+    }
+
+    #[test]
+    fn storage_that_goes_with_replicas_stays_where_its_copy_is_stopped() {
+        let fencing = json!({ "afterSeconds": 60 });
+        let scale = json!({ "spec": { "replicas": 0 } });
+        let mut keep = scale.clone();
+        keep["spec"]["persistentVolumeClaimRetentionPolicy"] = json!({ "whenScaled": "Retain" });
+        for (deleted, scaled, expected) in [
+            ("Retain", json!("Delete"), &keep),
+            ("Delete", json!("Delete"), &keep),
+            ("Delete", json!("Retain"), &scale),
+            ("Delete", Value::Null, &scale),
+        ] {
+            let spec = spec("apps/v1", "StatefulSet", 3, &fencing);
+            let policy = json!({ "whenDeleted": deleted, "whenScaled": scaled });
+            let manifest = json!({
+                "apiVersion": "apps/v1", "kind": "StatefulSet",
+                "spec": { "replicas": 3, "persistentVolumeClaimRetentionPolicy": policy },
+            });
+            let orders = orders(&spec, &manifest, &Interpreters::default());
+            let stop = orders.ok().flatten().unwrap().stop;
+            assert_eq!(stop.as_ref(), Some(expected), "{policy}");
         }
     }
 
