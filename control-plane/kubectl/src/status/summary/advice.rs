@@ -318,9 +318,11 @@ fn argument(workload: &str) -> String {
 pub(super) fn stop(report: &Report) -> Option<Advice> {
     let mut old = report.old_copies.iter().flatten();
     let old = old.find(|it| it.state.is_some() && !it.names.is_empty())?;
-    let stopped = stopped(&old.names[0]);
+    let (caveats, stopped) = (caveats(&old.names), stopped(&old.names[0]));
     Some(Advice::new(
-        "Only if two copies at once do harm, stop these (others there may be the only ones) with direct access to the cluster, which removes them when it is back; the first",
+        format!(
+            "Only if two copies at once do harm, stop these (others there may be the only ones) with direct access to the cluster, which removes them when it is back{caveats}; the first"
+        ),
         format!(
             "kubectl --kubeconfig '<kubeconfig of {}>' {stopped}",
             old.cluster
@@ -328,15 +330,35 @@ pub(super) fn stop(report: &Report) -> Option<Advice> {
     ))
 }
 
+/// Returns what else has to be known of workloads before their copies are stopped by hand.
+fn caveats(workloads: &[String]) -> String {
+    let kinds: Vec<&str> = workloads.iter().map(|it| kind(it)).collect();
+    let mut caveats = String::new();
+    // An agent that is cut off leaves alone what somebody scales, and puts right all else.
+    if !kinds.iter().all(|it| is_scaled(it)) {
+        caveats.push_str(", and its agent until then, which starts again what is not scaled");
+    }
+    if kinds.contains(&"StatefulSet") {
+        caveats.push_str(" (a StatefulSet with whenScaled: Delete loses its claims by that)");
+    }
+    caveats
+}
+
+/// Returns the kind of a workload that is named as `Deployment default/web`.
+fn kind(workload: &str) -> &str {
+    workload.split(' ').next().unwrap_or_default()
+}
+
+/// Returns whether the copies of a kind are stopped by scaling them to zero.
+fn is_scaled(kind: &str) -> bool {
+    matches!(kind, "Deployment" | "StatefulSet" | "ReplicaSet")
+}
+
 fn stopped(workload: &str) -> String {
     let argument = argument(workload);
-    match workload.split(' ').next() {
-        Some("Deployment" | "StatefulSet" | "ReplicaSet") => {
-            format!("scale {argument} --replicas=0")
-        }
-        Some("Job" | "CronJob") => {
-            format!(r#"patch {argument} -p '{{"spec":{{"suspend":true}}}}'"#)
-        }
+    match kind(workload) {
+        kind if is_scaled(kind) => format!("scale {argument} --replicas=0"),
+        "Job" | "CronJob" => format!(r#"patch {argument} -p '{{"spec":{{"suspend":true}}}}'"#),
         _ => format!("delete {argument}"),
     }
 }
@@ -364,6 +386,22 @@ mod tests {
             ("Tenant acme", "delete tenant/acme"),
         ] {
             assert_eq!(stopped(workload), expected);
+        }
+    }
+
+    #[test]
+    fn what_an_agent_starts_again_and_what_loses_its_storage_is_told_before_it_is_stopped() {
+        let (agent, claims) = ("and its agent until then", "loses its claims");
+        for (workloads, is_restarted, loses) in [
+            ("Deployment a/web|ReplicaSet a/api", false, false),
+            ("Deployment a/web|StatefulSet a/db", false, true),
+            ("Deployment a/web|CronJob a/bill", true, false),
+            ("StatefulSet a/db|Tenant acme", true, true),
+        ] {
+            let workloads: Vec<String> = workloads.split('|').map(str::to_owned).collect();
+            let told = caveats(&workloads);
+            let found = (told.contains(agent), told.contains(claims));
+            assert_eq!(found, (is_restarted, loses), "{told}");
         }
     }
 }
