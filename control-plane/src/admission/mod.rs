@@ -14,6 +14,7 @@ mod failback;
 mod fencing;
 mod interpreter_webhook;
 mod needs;
+mod obeyed;
 pub mod override_policy;
 mod placement;
 pub mod policy;
@@ -114,6 +115,7 @@ pub async fn start(
             };
             let mut more = fencing::advice(spec, &pushed(&shared, &spec.placement), asks);
             more.extend(needs::advice(&shared, spec, namespace));
+            more.extend(obeyed::advice(spec));
             more
         };
         advice::warnings(body, &scope, &shared.settings, &has_cluster, more)

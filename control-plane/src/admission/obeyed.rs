@@ -1,0 +1,62 @@
+//! Warnings at admission about templates that the fleet API obeys itself. Pure.
+
+use std::collections::BTreeSet;
+
+use muster_shared::api::policy::PropagationSpec;
+
+/// API groups whose objects each API server obeys that has them, be they meant for members only.
+const OBEYED: [&str; 3] = [
+    "admissionregistration.k8s.io",
+    "apiregistration.k8s.io",
+    "flowcontrol.apiserver.k8s.io",
+];
+/// Kinds that one warning lists.
+const MOST_NAMES: usize = 5;
+
+/// Returns a warning about objects of a policy that take effect in the fleet API as well: it asks
+/// their webhooks about its own writes, for example.
+pub fn advice(spec: &PropagationSpec) -> Option<String> {
+    let is_obeyed = |api_version: &str| {
+        let (group, _) = api_version.split_once('/').unwrap_or_default();
+        OBEYED.contains(&group)
+    };
+    let selectors = spec.resource_selectors.iter();
+    let selectors = selectors.filter(|it| is_obeyed(&it.api_version));
+    let kinds: BTreeSet<&str> = selectors.map(|it| &*it.kind).collect();
+    if kinds.is_empty() {
+        return None;
+    }
+    let kinds: Vec<&str> = kinds.into_iter().take(MOST_NAMES).collect();
+    Some(format!(
+        "spec.resourceSelectors: the fleet API obeys objects of these kinds itself as soon as they are there. It asks a webhook about its own \
+         writes, which wait or fail where the webhook's Service answers in members only: {}",
+        kinds.join(", ")
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_policy_for_what_the_fleet_api_obeys_itself_is_told_so() {
+        let (hooks, pods) = ("admissionregistration.k8s.io/v1", "v1");
+        let (webhook, service) = ("ValidatingWebhookConfiguration", "APIService");
+        for (selectors, expected) in [
+            (&[(pods, "Pod"), ("apps/v1", "Deployment")][..], None),
+            (&[(hooks, webhook), (pods, "Pod")], Some(webhook)),
+            (&[("apiregistration.k8s.io/v1", service)], Some(service)),
+            (&[("my.admissionregistration.k8s.io/v1", "Hook")], None),
+        ] {
+            let selectors = selectors.iter();
+            let selectors =
+                selectors.map(|(version, kind)| json!({"apiVersion": version, "kind": kind}));
+            let spec = json!({"resourceSelectors": selectors.collect::<Vec<_>>()});
+            let told = advice(&serde_json::from_value(spec).unwrap());
+            let named = told.as_deref().and_then(|it| it.rsplit(": ").next());
+            assert_eq!(named, expected, "{told:?}");
+        }
+    }
+}
