@@ -92,6 +92,12 @@ pub struct Move {
     pub purge_mode: PurgeMode,
     /// Steps of its data between the two copies, in sentences.
     pub data: Vec<String>,
+    /// Time at which it has to leave.
+    #[serde(skip)]
+    pub due: Timestamp,
+    /// Clusters that have it after the move, for people.
+    #[serde(skip)]
+    pub destination: String,
 }
 
 fn seconds<S: Serializer>(time: &SignedDuration, serializer: S) -> Result<S::Ok, S::Error> {
@@ -153,7 +159,6 @@ pub fn forecast(
     fleet: &Fleet,
     disaster: &Disaster,
     settings: &Settings,
-    options: &Options,
     now: Timestamp,
 ) -> Forecast {
     let policies: Vec<&ClusterTaintPolicy> = fleet.policies.iter().collect();
@@ -181,7 +186,7 @@ pub fn forecast(
     let mut course = Course {
         jobs: &fleet.jobs,
         settings,
-        options,
+        options: Options::of(settings),
         now,
         rooms: Rooms::of(&clusters),
         snapshot: Snapshot::new(clusters.into_iter().map(Arc::new))
@@ -220,7 +225,7 @@ struct Leaver<'a> {
 struct Course<'a> {
     jobs: &'a Jobs,
     settings: &'a Settings,
-    options: &'a Options,
+    options: Options,
     now: Timestamp,
     snapshot: Snapshot,
     rooms: Rooms,
@@ -321,11 +326,7 @@ impl Course<'_> {
         by_hand: bool,
     ) -> Option<Leaver<'b>> {
         let spec = &binding.spec;
-        let mut switches = Switches::of(self.settings);
-        if by_hand {
-            // A drain is an order, whatever the gate says.
-            (switches.failover, switches.no_execute) = (true, true);
-        }
+        let switches = Switches::of(self.settings);
         let stay = |why: String| Left {
             workload: Workload::of(spec),
             cluster: target.name.clone(),
@@ -392,7 +393,7 @@ impl Course<'_> {
                 later,
                 &switches,
                 self.snapshot.clone(),
-                self.options,
+                &self.options,
                 self.now,
             );
             (priority, items.len(), kept)
@@ -426,14 +427,15 @@ impl Course<'_> {
         // Pauses are left out, because they end.
         let departure = Departure {
             preserves_state: self.settings.gate(&STATEFUL_FAILOVER_INJECTION),
+            ours: self.settings.schedules(spec.scheduler_name.as_deref()),
             // What the Works of the clusters tell of their delivery is not read here.
             obstacle: &|name| suspended(spec, name),
             ..Departure::new(spec, status, &leaver.cluster, reason, &purge_mode)
         };
         let undone = |after: &ResourceBindingSpec| self.jobs.leaves_undone(leaver.binding, after);
-        let planned = plan_whole(&departure, &beside, self.options, leaver.due, &undone);
+        let planned = plan_whole(&departure, &beside, &self.options, leaver.due, &undone);
         let kept = if kept > 0 { KEPT } else { "" };
-        let plan = planned.map_err(|nowhere| Stuck {
+        let mut plan = planned.map_err(|nowhere| Stuck {
             why: format!("{nowhere}{kept}"),
             is_known: !matches!(nowhere, Nowhere::Unread),
         })?;
@@ -445,6 +447,10 @@ impl Course<'_> {
             self.rooms.occupy(spec, gain);
         }
         occupy(&mut self.snapshot, spec, &gains);
+        moved.clusters.clone_from(&plan.clusters);
+        // It leaves the other clusters that are struck, too.
+        let is_struck = |name: &String| self.forecast.coming.contains_key(name);
+        plan.clusters.retain(|it| !is_struck(&it.name));
         self.forecast.moves.push(Move {
             workload: Workload::of(spec),
             from: leaver.cluster.to_string(),
@@ -452,8 +458,9 @@ impl Course<'_> {
             after: SignedDuration::try_from(after).unwrap_or(SignedDuration::MAX),
             purge_mode,
             data: steps(spec),
+            due: leaver.due,
+            destination: plan.destination(),
         });
-        moved.clusters = plan.clusters;
         Ok(moved)
     }
 }

@@ -11,7 +11,6 @@ use futures::future::try_join3;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use muster_control_plane::fleet::pause::Pause;
-use muster_control_plane::scheduler::core;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::clock::calendar;
 use muster_shared::k8s::{Api, Client, ConfigMap};
@@ -79,8 +78,7 @@ pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Resu
     let struck: Vec<String> = disaster.lost.union(&disaster.drained).cloned().collect();
     fleet.jobs = Jobs::read(&client, &fleet.bindings, &struck).await;
     let paused = pauses(record.as_ref(), &fleet.clusters, &disaster, calendar());
-    let rules = core::Options::of(&settings);
-    let forecast = forecast(&fleet, &disaster, &settings, &rules, calendar());
+    let forecast = forecast(&fleet, &disaster, &settings, calendar());
     let report = Report {
         disaster: &disaster,
         forecast: &forecast,

@@ -4,7 +4,6 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use muster_control_plane::scheduler::core::Options;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::check::{Category, MOST, listed};
 use muster_shared::k8s::ResourceExt as _;
@@ -40,7 +39,6 @@ pub(super) fn check(category: &mut Category, facts: &Facts) {
         needs: Ok(HashMap::new()),
         jobs: Jobs::default(),
     };
-    let rules = Options::of(&facts.settings);
     for cluster in clusters {
         let name = cluster.name_any();
         if !cluster.is_true(READY) {
@@ -51,7 +49,7 @@ pub(super) fn check(category: &mut Category, facts: &Facts) {
             drained: BTreeSet::from([name.clone()]),
             ..Disaster::default()
         };
-        let forecast = forecast(&fleet, &disaster, &facts.settings, &rules, facts.now);
+        let forecast = forecast(&fleet, &disaster, &facts.settings, facts.now);
         judge(category, &name, &fleet.bindings, &forecast);
     }
     let namespaced = bindings.iter().filter(|it| it.namespace().is_some());

@@ -3,9 +3,7 @@
 use clap::Args;
 use kube::Config;
 use muster_control_plane::fleet::attribution;
-use muster_control_plane::fleet::budget::rate::Rates;
 use muster_control_plane::movement::eviction::drain;
-use muster_control_plane::scheduler::core;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::clock::calendar;
 use muster_shared::k8s::{Api, Client, ResourceExt as _};
@@ -22,6 +20,7 @@ use super::progress::End;
 use crate::author::Why;
 use crate::chosen::{Clusters, required};
 use crate::follow::Waiting;
+use crate::forecast::Fleet;
 use crate::jobs::Jobs;
 use crate::old_copies::old_copies;
 use crate::output::{Format, Reply, STRANDED};
@@ -173,19 +172,22 @@ async fn check(client: &Client, names: &[String]) -> anyhow::Result<Preview> {
     let clusters = list::all::<Cluster>(Api::all(client.clone()));
     let clusters = clusters.await.map_err(anyhow::Error::msg)?;
     let bindings = list::bindings(client).await.map_err(anyhow::Error::msg)?;
-    let needs = dependencies::read(client, &bindings).await;
-    let jobs = Jobs::read(client, &bindings, names).await;
+    let fleet = Fleet {
+        needs: dependencies::read(client, &bindings).await,
+        jobs: Jobs::read(client, &bindings, names).await,
+        // They put no taint on a cluster because it is drained.
+        policies: Vec::new(),
+        clusters,
+        bindings,
+    };
     let running = Running::read(client, &[]).await?;
-    let rules = (
-        &Rates::of(&running.settings),
-        &core::Options::of(&running.settings),
-    );
     let now = calendar();
-    let left = clusters.iter().filter(|it| names.contains(&it.name_any()));
+    let clusters = fleet.clusters.iter();
+    let left = clusters.filter(|it| names.contains(&it.name_any()));
     let standstill = Standing::read(client).await.of(left, now);
     Ok(Preview {
         standstill,
-        ..preview(clusters, &bindings, &needs, &jobs, names, rules, now)
+        ..preview(&fleet, names, &running.settings, now)
     })
 }
 

@@ -79,7 +79,7 @@ impl Order {
     }
 
     /// Puts its taints on.
-    pub fn put_on(&self, taints: &mut Vec<Taint>, now: Timestamp) {
+    fn put_on(&self, taints: &mut Vec<Taint>, now: Timestamp) {
         for (key, effect) in &self.add {
             let taint = Taint {
                 key: (*key).to_owned(),

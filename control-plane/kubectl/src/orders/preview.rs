@@ -1,49 +1,18 @@
-//! What a drain would move where, by the scheduler's own code and without a write.
-//!
-//! Each workload is asked about by itself, on the fleet as it is now: the room that one takes is
-//! not missing for the next.
+//! What a drain would move where, by the forecast of `kubectl muster simulate` and without a write.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
-use std::sync::Arc;
 
 use jiff::Timestamp;
-use muster_control_plane::clusters::taint::default_tolerations::DefaultTolerations;
-use muster_control_plane::fleet::binding::BindingKey;
-use muster_control_plane::fleet::budget::rate::{Band, Rates};
-use muster_control_plane::movement::eviction::execute::plan_whole;
-use muster_control_plane::movement::eviction::explain::has_completed;
-use muster_control_plane::movement::eviction::inputs;
-use muster_control_plane::movement::eviction::judge::{
-    Judgement, Stay, Switches, judge, purge_mode,
-};
-use muster_control_plane::movement::eviction::plan::{Departure, suspended};
-use muster_control_plane::movement::eviction::reason::EvictionReason;
-use muster_control_plane::scheduler::core::{DataPlaces, Options, Snapshot};
-use muster_control_plane::settings::names_scheduler;
+use muster_control_plane::fleet::budget::rate::Band;
+use muster_control_plane::settings::Settings;
 use muster_shared::api::any_binding::AnyBinding;
-use muster_shared::api::cluster::Cluster;
-use muster_shared::api::policy::PurgeMode;
-use muster_shared::k8s::ResourceExt;
-use muster_shared::names::DEFAULT_SCHEDULER;
 use serde::Serialize;
 
-use super::drain;
-use crate::dependencies::{After, Needs, Partings, parted};
-use crate::jobs::Jobs;
-use crate::pace::Pace;
+use crate::dependencies::Partings;
+use crate::forecast::{Disaster, Fleet, Forecast, Left, Move, forecast};
 use crate::standstill::Standstill;
 use crate::table::{Workload, indented};
-
-/// Returns the switches of a drain: it is an order whatever they are.
-pub(super) fn switches() -> Switches {
-    Switches {
-        failover: false,
-        no_execute: false,
-        purge_mode: PurgeMode::Gracefully,
-        tolerations: DefaultTolerations::default(),
-    }
-}
 
 /// What a drain comes to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -72,9 +41,6 @@ pub(super) struct Preview {
     /// Workloads that would be parted from what they refer to.
     #[serde(flatten)]
     pub partings: Partings,
-    /// Clusters after the move.
-    #[serde(skip)]
-    pub after: After,
 }
 
 /// One copy of a workload: the workload on one cluster.
@@ -115,122 +81,94 @@ impl fmt::Display for Line {
     }
 }
 
+impl From<Move> for Line {
+    fn from(moved: Move) -> Self {
+        Self {
+            workload: moved.workload,
+            from: moved.from,
+            to: Some(moved.destination),
+            why: None,
+        }
+    }
+}
+
+impl From<Left> for Line {
+    fn from(left: Left) -> Self {
+        Self {
+            workload: left.workload,
+            from: left.cluster,
+            to: None,
+            why: Some(left.reason),
+        }
+    }
+}
+
 /// Looks at a fleet of which some clusters are to be drained.
 pub(super) fn preview(
-    clusters: impl IntoIterator<Item = Cluster>,
-    bindings: &[Arc<AnyBinding>],
-    needs: &Needs,
-    jobs: &Jobs,
+    fleet: &Fleet,
     drained: &[String],
-    (rates, options): (&Rates, &Options),
+    settings: &Settings,
     now: Timestamp,
 ) -> Preview {
-    let order = drain::order(None);
-    let clusters: Vec<Arc<Cluster>> = clusters
-        .into_iter()
-        .map(|mut cluster| {
-            if drained.contains(&cluster.name_any()) {
-                order.put_on(&mut cluster.spec.taints, now);
-            }
-            Arc::new(cluster)
-        })
-        .collect();
-    let pace = Pace::of(clusters.iter().map(Arc::as_ref), rates);
-    let mut preview = Preview {
-        clusters: drained.to_vec(),
-        warning: pace.warning(),
-        is_stopped: pace.band == Band::Stopped,
-        ..Preview::default()
+    let disaster = Disaster {
+        drained: drained.iter().cloned().collect(),
+        ..Disaster::default()
     };
-    let snapshot = Snapshot::new(clusters).with_data(DataPlaces::among(bindings));
-    for binding in bindings {
+    let Forecast {
+        pace,
+        moves,
+        stranded,
+        held,
+        stays,
+        partings,
+        ..
+    } = forecast(fleet, &disaster, settings, now);
+    let stopped = held.first().map(|it| it.reason.clone());
+    let (leave, later): (Vec<_>, Vec<_>) = moves.into_iter().partition(|it| it.due <= now);
+    let later = later.into_iter().map(|it| Line {
+        to: None,
+        why: Some(format!("it tolerates the taint until {:.0}", it.due)),
+        ..Line::from(it)
+    });
+    let held = held.into_iter().map(|it| Line {
+        // The warning says it of all of them.
+        why: None,
+        ..Line::from(it)
+    });
+    Preview {
+        clusters: drained.to_vec(),
+        leave: leave.into_iter().map(Line::from).chain(held).collect(),
+        later: later.collect(),
+        stay: stays.into_iter().map(Line::from).collect(),
+        stranded: stranded.into_iter().map(Line::from).collect(),
+        leaving: leaving(fleet, drained),
+        warning: pace.warning().or(stopped),
+        is_stopped: pace.band == Band::Stopped,
+        partings,
+        standstill: Standstill::default(),
+    }
+}
+
+/// Returns the copies whose replacements are being started already.
+fn leaving(fleet: &Fleet, drained: &[String]) -> Vec<Line> {
+    let mut leaving = Vec::new();
+    for binding in &fleet.bindings {
         if binding.metadata.deletion_timestamp.is_some() {
             continue;
         }
-        for from in drained {
-            preview.check(binding, from, (&snapshot, options), jobs, now);
-        }
+        let spec = &binding.spec;
+        let goes =
+            |from: &&String| spec.target(from).is_none() && spec.eviction_task(from).is_some();
+        let clusters = drained.iter().filter(goes);
+        leaving.extend(clusters.map(|from| Line::new(binding, from)));
     }
-    preview.partings = parted(bindings, needs, &preview.after);
-    preview
+    leaving
 }
 
 impl Preview {
     /// Returns whether something stays that has to leave.
     pub fn is_stranded(&self) -> bool {
         !self.stranded.is_empty() || (self.is_stopped && !self.leave.is_empty())
-    }
-
-    fn check(
-        &mut self,
-        binding: &AnyBinding,
-        from: &str,
-        (snapshot, options): (&Snapshot, &Options),
-        jobs: &Jobs,
-        now: Timestamp,
-    ) {
-        let line = Line::new(binding, from);
-        let spec = &binding.spec;
-        if spec.target(from).is_none() {
-            let mut tasks = spec.graceful_eviction_tasks.iter();
-            if tasks.any(|task| task.from_cluster == from) {
-                self.leaving.push(line);
-            }
-            return;
-        }
-        let because = |why: String| Line {
-            why: Some(why),
-            ..line.clone()
-        };
-        let taints = snapshot
-            .get(from)
-            .map(|it| it.cluster().spec.taints.clone());
-        let taints = taints.unwrap_or_default();
-        let placement = inputs::placement(binding);
-        if placement.is_none() && !spec.required_by.is_empty() {
-            // It follows what needs it.
-            return;
-        }
-        let switches = switches();
-        let (due, cause) = match judge(&taints, spec, placement.as_deref(), &switches, now) {
-            Judgement::Stay(why) => return self.stay.push(because(why.to_string())),
-            Judgement::Leave { .. } if has_completed(binding, from) => {
-                return self.stay.push(because(Stay::Completed.to_string()));
-            }
-            Judgement::Leave { due, cause } => (due, cause),
-        };
-        let mode = purge_mode(spec, &switches, &cause);
-        let reason = EvictionReason::Taint(&cause);
-        // Pauses are left out, because they end.
-        let departure = Departure {
-            ours: names_scheduler(spec.scheduler_name.as_deref(), DEFAULT_SCHEDULER),
-            // What the Works of the clusters tell of their delivery is not read here.
-            obstacle: &|name| suspended(spec, name),
-            ..Departure::new(spec, binding.status(), from, reason, &mode)
-        };
-        let plan = plan_whole(&departure, snapshot, options, now, &|after| {
-            jobs.leaves_undone(binding, after)
-        });
-        match plan {
-            Err(nowhere) => self.stranded.push(because(nowhere.to_string())),
-            Ok(_) if due > now => {
-                let why = format!("it tolerates the taint until {due:.0}");
-                self.later.push(because(why));
-            }
-            Ok(plan) => {
-                let mut plan = plan;
-                // Of several clusters that are drained each is planned by itself.
-                let drained = &self.clusters;
-                plan.clusters.retain(|it| !drained.contains(&it.name));
-                let clusters = plan.clusters.iter().map(|it| it.name.clone());
-                let after = self.after.entry(BindingKey::of(binding)).or_default();
-                after.extend(clusters);
-                self.leave.push(Line {
-                    to: Some(plan.destination()),
-                    ..line
-                });
-            }
-        }
     }
 
     /// Returns the preview as text.

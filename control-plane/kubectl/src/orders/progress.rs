@@ -4,17 +4,19 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use muster_control_plane::clusters::taint::default_tolerations::DefaultTolerations;
 use muster_control_plane::fleet::binding::BindingKey;
 use muster_control_plane::movement::eviction::explain::{CONDITION, has_completed};
 use muster_control_plane::movement::eviction::inputs;
-use muster_control_plane::movement::eviction::judge::{Judgement, judge};
+use muster_control_plane::movement::eviction::judge::{Judgement, Switches, judge};
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::cluster::Cluster;
+use muster_shared::api::policy::PurgeMode;
 use muster_shared::conditions;
 use muster_shared::watch::Presence;
 use serde::Serialize;
 
-use super::preview::{Line, switches};
+use super::preview::Line;
 use crate::follow::{Deleted, Stopped};
 use crate::table::indented;
 
@@ -139,6 +141,16 @@ impl Progress {
             }
         }
         text
+    }
+}
+
+/// Returns the switches of a drain: it is an order whatever they are.
+fn switches() -> Switches {
+    Switches {
+        failover: false,
+        no_execute: false,
+        purge_mode: PurgeMode::Gracefully,
+        tolerations: DefaultTolerations::default(),
     }
 }
 

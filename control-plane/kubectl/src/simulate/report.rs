@@ -152,7 +152,7 @@ impl Report<'_> {
                 to,
                 after,
                 purge_mode,
-                data: _,
+                ..
             } = it;
             table.row([
                 workload.to_string(),

@@ -88,8 +88,7 @@ fn foretell(fleet: &Fleet, lost: &[&str], drained: &[&str], flags: &[&str]) -> V
     let running = Running::of(&flags, None).unwrap();
     let (settings, is_off) = running.with_failover().unwrap();
     let now = Timestamp::from_second(1_800_000_000).unwrap();
-    let rules = core::Options::of(&settings);
-    let forecast = forecast(fleet, &disaster, &settings, &rules, now);
+    let forecast = forecast(fleet, &disaster, &settings, now);
     let report = Report {
         disaster: &disaster,
         forecast: &forecast,
@@ -291,8 +290,7 @@ fn a_workload_that_is_stranded_in_two_clusters_is_one_with_two_copies() {
     let fleet = fleet(vec![]);
     let settings = Settings::default();
     let (disaster, now) = (Disaster::default(), Timestamp::UNIX_EPOCH);
-    let rules = core::Options::of(&settings);
-    let mut forecast = forecast(&fleet, &disaster, &settings, &rules, now);
+    let mut forecast = forecast(&fleet, &disaster, &settings, now);
     for (stranded, expected) in [
         (vec![left("a", "m1"), left("b", "m1")], "cannot: 2\n"),
         (
@@ -336,13 +334,7 @@ fn a_forecast_says_which_pauses_hold_it_up() {
     }
     let fleet = fleet(vec![web("a", "m2", &json!({}))]);
     let settings = Settings::default();
-    let forecast = forecast(
-        &fleet,
-        &disaster,
-        &settings,
-        &core::Options::of(&settings),
-        now,
-    );
+    let forecast = forecast(&fleet, &disaster, &settings, now);
     let report = Report {
         disaster: &disaster,
         forecast: &forecast,
