@@ -107,6 +107,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use muster_shared::{tasks, telemetry, tls};
 use tokio_util::sync::CancellationToken;
 
+pub use crate::certificate::Asked;
 use crate::settings::Settings;
 use crate::wiring::Threads;
 pub use crate::wiring::{Connections, Hosted};

@@ -16,6 +16,7 @@ mod controller;
 pub mod document;
 mod stored;
 
+pub use self::asking::Asked;
 pub use self::bootstrap::{Bootstrap, PART};
 pub use self::controller::Rotation;
 

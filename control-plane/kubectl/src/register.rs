@@ -16,17 +16,16 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use clap::Args;
 use kube::Config;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{Patch, PatchParams};
+use muster_agent::Asked;
 use muster_control_plane::clusters::registration::access;
 use muster_control_plane::clusters::registration::discovery::{self, Hash, Info};
 use muster_control_plane::clusters::registration::token::Token;
 use muster_shared::api::cluster::Cluster;
-use muster_shared::certificate::answer::{self, Answer};
 use muster_shared::certificate::kubeconfig::Way;
-use muster_shared::certificate::request::NewKey;
 use muster_shared::certificate::subject;
 use muster_shared::client::{self, Profile};
-use muster_shared::k8s::{Api, CertificateSigningRequest, Client, ConfigMap, ResourceExt, Secret};
+use muster_shared::k8s::{Api, Client, ConfigMap, Secret};
 use muster_shared::names::{AGENT_GROUP, AGENT_USER_PREFIX};
 use muster_shared::settings;
 use serde_json::{Value, json};
@@ -155,14 +154,14 @@ pub(super) async fn carry_out(
             options.cluster_name
         ));
     }
-    let (key, certificate) = certify(options, &token, &info).await?;
+    let (asked, certificate) = certify(options, &token, &info).await?;
     let way = Way {
         server: options.server(),
         authority: info.authority.clone(),
         ..Way::default()
     };
     let cluster = &options.cluster_name;
-    let kubeconfig = way.with_certificate(cluster, &certificate, key.pem().as_bytes());
+    let kubeconfig = way.with_certificate(cluster, &certificate, asked.key().as_bytes());
     check_standing(options, &kubeconfig, &id).await?;
     store(&member, &secrets, namespace, &kubeconfig).await?;
     Ok(what_is_left(namespace, &options.cluster_name))
@@ -227,42 +226,32 @@ async fn certify(
     options: &Options,
     token: &Token,
     info: &Info,
-) -> anyhow::Result<(NewKey, Vec<u8>)> {
+) -> anyhow::Result<(Asked, Vec<u8>)> {
     let mut config = verified(options, info)?;
     config.auth_info.token = Some(token.to_string().into());
-    let fleet = client::connect(&config, Profile::Write)?;
-    let requests: Api<CertificateSigningRequest> = Api::all(fleet);
+    let requests = Api::all(client::connect(&config, Profile::Write)?);
     let cluster = &options.cluster_name;
-    let key = NewKey::generate()?;
     let subject = subject::of(AGENT_GROUP, &format!("{AGENT_USER_PREFIX}{cluster}"));
     let life = Duration::from_secs(options.cert_expiration_seconds.into());
-    let request = key.asking(cluster, &subject, life)?;
-    let created = requests.create(&PostParams::default(), &request).await;
-    let name = match created {
-        Ok(created) => created.name_any(),
-        Err(kube::Error::Api(status)) if status.code == 401 => bail!(
+    let asked = match Asked::ask(&requests, cluster, &subject, life).await {
+        Ok(asked) => asked,
+        Err(error) if error.is_unknown_user() => bail!(
             "the fleet API does not know the token: it has expired, was deleted, is not for authentication, or the API server runs without --enable-bootstrap-token-auth"
         ),
-        Err(error) => bail!("ask for a certificate: {}", client::brief(&error)),
+        Err(error) => return Err(error.into()),
     };
     let deadline = Instant::now() + *options.discovery_timeout;
     loop {
-        let request = call("read the signing request", requests.get(&name)).await;
-        match request.as_ref().map(answer::answer) {
-            Ok(Answer::Issued(certificate)) => {
-                answer::check(&certificate, &key.public(), &[])
-                    .with_context(|| format!("what was issued for {name:?} is of no use"))?;
-                return Ok((key, certificate));
-            }
-            Ok(Answer::Refused(why)) => bail!("signing request {name:?} was refused: {why}"),
-            Ok(Answer::Pending) if Instant::now() > deadline => bail!(
+        let is_late = Instant::now() > deadline;
+        match asked.answer(&requests, &[]).await {
+            Ok(Some(certificate)) => return Ok((asked, certificate)),
+            Ok(None) if is_late => bail!(
                 "nobody approved signing request {name:?} within {:?}. `kubectl describe csr {name}` at the fleet API says why the control plane left it; a person can approve it (`kubectl certificate approve {name}`), and then this command has to be run again with a token for {cluster:?}",
-                *options.discovery_timeout
+                *options.discovery_timeout,
+                name = asked.name
             ),
-            Err(_) if Instant::now() > deadline => {
-                request?;
-            }
-            Ok(Answer::Pending) | Err(_) => {}
+            Err(error) if is_late || error.ends() => return Err(error.into()),
+            Ok(None) | Err(_) => {}
         }
         tokio::time::sleep(PAUSE).await;
     }
