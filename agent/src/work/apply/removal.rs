@@ -166,8 +166,7 @@ impl Applier {
             self.conclude(Arc::new(work), vec![known], &[]).await?;
             return Ok(Next::After(pause));
         }
-        let others = finalizers::without(&work.metadata, FINALIZER);
-        let patch = json!({ "metadata": { "finalizers": others } });
+        let patch = finalizers::release(&work.metadata, FINALIZER);
         match self.patch(&work, None, patch).await {
             Err(error) if !error.is_gone() => return Err(error.into()),
             _ => {}

@@ -13,7 +13,6 @@ use muster_shared::k8s::{Namespace, ObjectMeta};
 use muster_shared::names::{execution_namespace, finalizer};
 use muster_shared::queue::Next;
 use muster_shared::watch::{Doubt, Presence};
-use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::api_call::{failed, is_answered, write};
@@ -115,7 +114,7 @@ pub(super) async fn see_off(
         }
         DeletionStep::AwaitNamespace | DeletionStep::AwaitBindings => {}
         DeletionStep::Release => {
-            let patch = release(&cluster.metadata, finalizer::CLUSTER);
+            let patch = finalizers::release(&cluster.metadata, finalizer::CLUSTER);
             let released = Written::of(write(fleet, cluster, &patch).await);
             let released = released.map_err(failed("take the finalizer off", cluster))?;
             if !released.is_overtaken() {
@@ -192,15 +191,6 @@ fn is_held(work: &ObjectMeta) -> bool {
     finalizers::has(work, finalizer::WORK)
 }
 
-/// Returns the patch that takes a finalizer off an object and leaves those of others.
-fn release(object: &ObjectMeta, finalizer: &str) -> Value {
-    let kept = finalizers::without(object, finalizer);
-    json!({"metadata": {
-        "resourceVersion": object.resource_version,
-        "finalizers": (!kept.is_empty()).then_some(kept),
-    }})
-}
-
 /// Tells that the Works of a cluster cannot be removed.
 fn told_of<T>(
     fleet: &Fleet,
@@ -260,7 +250,7 @@ async fn release_works(
 }
 
 async fn release_work(fleet: &Fleet, cluster: &Cluster, work: &CachedWork) -> Result<(), ApiError> {
-    let patch = release(&work.metadata, finalizer::WORK);
+    let patch = finalizers::release(&work.metadata, finalizer::WORK);
     let api = works_of(fleet, cluster);
     let released = Written::of(merge(&api, &work.name_any(), &patch).await);
     released.map_err(failed("let go of the Works of", cluster))?;
@@ -340,22 +330,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    #[test]
-    fn a_finalizer_is_taken_off_beside_those_of_others() {
-        for (finalizers, kept, held) in [
-            (json!([finalizer::WORK]), json!(null), true),
-            (json!(["other", finalizer::WORK]), json!(["other"]), true),
-            (json!(["other"]), json!(["other"]), false),
-            (json!(null), json!(null), false),
-        ] {
-            let work = json!({"resourceVersion": "7", "finalizers": finalizers});
-            let work: ObjectMeta = serde_json::from_value(work).unwrap();
-            assert_eq!(is_held(&work), held, "{finalizers}");
-            let expected = json!({"metadata": {"resourceVersion": "7", "finalizers": kept}});
-            assert_eq!(release(&work, finalizer::WORK), expected);
-        }
-    }
 
     #[tokio::test(start_paused = true)]
     async fn namespaces_stay_in_a_member_that_leaves_and_other_objects_go() {

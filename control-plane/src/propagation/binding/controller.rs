@@ -567,8 +567,7 @@ async fn finish(
         memory.unremoved.forget(key);
     }
     lead(fleet)?;
-    let others = finalizers::without(&binding.metadata, ours);
-    let patch = json!({ "metadata": { "finalizers": others, "resourceVersion": binding.resource_version() } });
+    let patch = finalizers::release(&binding.metadata, ours);
     Ok(key.merge(&fleet.client, "release", &patch).await?.next())
 }
 

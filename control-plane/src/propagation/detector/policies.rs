@@ -183,7 +183,8 @@ impl Detector {
         if let Some(all) = finalizers::with(metadata, policy.scope().policy_finalizer()) {
             patch["finalizers"] = json!(all);
         }
-        self.patch_policy(policy, patch).await
+        self.patch_policy(policy, &json!({ "metadata": patch }))
+            .await
     }
 
     /// Releases everything that a policy has, then the policy itself. Nothing is removed from any
@@ -215,16 +216,13 @@ impl Detector {
                 }
             }
         }
-        let metadata = policy.metadata();
-        let others = finalizers::without(metadata, policy.scope().policy_finalizer());
-        let patch = json!({ "finalizers": others, "resourceVersion": metadata.resource_version });
-        self.patch_policy(policy, patch).await
+        let patch = finalizers::release(policy.metadata(), policy.scope().policy_finalizer());
+        self.patch_policy(policy, &patch).await
     }
 
-    async fn patch_policy(&self, policy: &Policy, metadata: Value) -> Result<Next, Error> {
+    async fn patch_policy(&self, policy: &Policy, patch: &Value) -> Result<Next, Error> {
         let key = policy.key();
-        let patch = json!({ "metadata": metadata });
-        let answer = merge(&key.api(&self.fleet.client), key.name(), &patch).await;
+        let answer = merge(&key.api(&self.fleet.client), key.name(), patch).await;
         // The event of this write has the policy looked at again.
         let written = Written::of(answer).map_err(ApiError::of("mark", &key))?;
         Ok(written.next())

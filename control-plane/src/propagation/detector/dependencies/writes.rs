@@ -121,7 +121,6 @@ pub(super) async fn release(
     if !finalizers::has(&binding.metadata, finalizer::DEPENDENCIES) {
         return Ok(Next::Done);
     }
-    let others = finalizers::without(&binding.metadata, finalizer::DEPENDENCIES);
-    let patch = json!({ "metadata": { "finalizers": others, "resourceVersion": binding.metadata.resource_version } });
+    let patch = finalizers::release(&binding.metadata, finalizer::DEPENDENCIES);
     Ok(key.merge(&fleet.client, "release", &patch).await?.next())
 }
