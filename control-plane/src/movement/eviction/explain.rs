@@ -136,14 +136,7 @@ impl Note {
     /// Returns whether the note has to be written before others. That a workload waits for the rate
     /// is nothing new and may concern very many.
     pub fn is_urgent(&self) -> bool {
-        !matches!(
-            self.state,
-            EvictionState::Queued { .. }
-                | EvictionState::Stopped { .. }
-                | EvictionState::Paused { .. }
-                | EvictionState::Unread { .. }
-                | EvictionState::Stays { .. }
-        )
+        self.state.telling().is_urgent
     }
 
     /// Returns the reason of the condition and the event, in one word.
@@ -206,24 +199,12 @@ impl Note {
 
     /// Returns whether the workload is still to leave the cluster.
     pub fn is_pending(&self) -> bool {
-        self.state.weight() > EVICTED
+        self.state.telling().weight > EVICTED
     }
 
     /// Returns the type of the event: a warning or a normal one.
     pub fn severity(&self) -> EventType {
-        match self.state {
-            EvictionState::Stopped { .. }
-            | EvictionState::Paused { .. }
-            | EvictionState::Unfenced { .. }
-            | EvictionState::Nowhere { .. }
-            | EvictionState::Unpreserved { .. }
-            | EvictionState::Failed { .. }
-            | EvictionState::Stays {
-                rule: Stay::NoPlacement,
-                ..
-            } => EventType::Warning,
-            _ => EventType::Normal,
-        }
+        self.state.telling().severity
     }
 }
 
@@ -256,51 +237,56 @@ pub fn has_completed(binding: &AnyBinding, cluster: &str) -> bool {
     inputs::has_completed(binding, cluster).unwrap_or_else(told)
 }
 
+/// How the state of an eviction is told.
+struct Telling {
+    /// Reason of the condition and the event, in one word.
+    reason: &'static str,
+    /// How important the news is for people: of several clusters, the one with the greatest weight
+    /// gives the condition its reason.
+    weight: u8,
+    /// Whether it is to be written before others.
+    is_urgent: bool,
+    /// Type of the event.
+    severity: EventType,
+}
+
 impl EvictionState {
     /// Returns the reason of the condition and the event, in one word.
     pub fn reason(&self) -> &'static str {
-        match self {
-            Self::Tolerated { .. } => "WaitingForToleration",
-            Self::Queued { .. } => "WaitingForRate",
-            Self::Stopped { .. } => "StoppedByThreshold",
-            Self::Paused { .. } => "Paused",
-            Self::Unread { .. } => "WaitingForTemplate",
-            Self::Fencing { .. } => "WaitingForFence",
-            Self::Unfenced { .. } => "NotFenced",
-            Self::Nowhere { .. } => "NowhereToGo",
-            Self::Unpreserved { .. } => "StateNotPreserved",
-            Self::Failed { .. } => "EvictWorkloadFromClusterFailed",
-            Self::Evicted { .. } => "Evicted",
-            Self::Recovered => "AbandonedOnRecovery",
-            Self::Moved => "AbandonedOnMove",
-            Self::ClusterGone => "AbandonedClusterGone",
-            Self::Stays { rule, .. } => match rule {
-                Stay::SwitchedOff => "FailoverOff",
-                Stay::NoExecuteOff => "NoExecuteEvictionOff",
-                Stay::NotAsked => "FailoverNotRequested",
-                Stay::NoPlacement => "PlacementUnknown",
-                Stay::Completed => COMPLETED,
-                Stay::NoTaint | Stay::Tolerated => "Tolerated",
-            },
-        }
+        self.telling().reason
     }
 
-    /// Returns how important the news is for people: of several clusters, the one with the greatest
-    /// weight gives the condition its reason.
-    fn weight(&self) -> u8 {
-        match self {
-            Self::Failed { .. } => 11,
-            Self::Nowhere { .. } => 10,
-            Self::Unpreserved { .. } => 9,
-            Self::Unfenced { .. } => 8,
-            Self::Stopped { .. } | Self::Paused { .. } => 7,
-            Self::Fencing { .. } | Self::Unread { .. } => 6,
-            Self::Queued { .. } => 5,
-            Self::Tolerated { .. } => 4,
-            Self::Evicted { .. } => EVICTED,
-            Self::Stays { .. } => 2,
-            Self::Recovered => 1,
-            Self::Moved | Self::ClusterGone => 0,
+    fn telling(&self) -> Telling {
+        use EventType::{Normal, Warning};
+        let (reason, weight, is_urgent, severity) = match self {
+            Self::Failed { .. } => ("EvictWorkloadFromClusterFailed", 11, true, Warning),
+            Self::Nowhere { .. } => ("NowhereToGo", 10, true, Warning),
+            Self::Unpreserved { .. } => ("StateNotPreserved", 9, true, Warning),
+            Self::Unfenced { .. } => ("NotFenced", 8, true, Warning),
+            Self::Stopped { .. } => ("StoppedByThreshold", 7, false, Warning),
+            Self::Paused { .. } => ("Paused", 7, false, Warning),
+            Self::Fencing { .. } => ("WaitingForFence", 6, true, Normal),
+            Self::Unread { .. } => ("WaitingForTemplate", 6, false, Normal),
+            Self::Queued { .. } => ("WaitingForRate", 5, false, Normal),
+            Self::Tolerated { .. } => ("WaitingForToleration", 4, true, Normal),
+            Self::Evicted { .. } => ("Evicted", EVICTED, true, Normal),
+            Self::Stays { rule, .. } => match rule {
+                Stay::SwitchedOff => ("FailoverOff", 2, false, Normal),
+                Stay::NoExecuteOff => ("NoExecuteEvictionOff", 2, false, Normal),
+                Stay::NotAsked => ("FailoverNotRequested", 2, false, Normal),
+                Stay::NoPlacement => ("PlacementUnknown", 2, false, Warning),
+                Stay::Completed => (COMPLETED, 2, false, Normal),
+                Stay::NoTaint | Stay::Tolerated => ("Tolerated", 2, false, Normal),
+            },
+            Self::Recovered => ("AbandonedOnRecovery", 1, true, Normal),
+            Self::Moved => ("AbandonedOnMove", 0, true, Normal),
+            Self::ClusterGone => ("AbandonedClusterGone", 0, true, Normal),
+        };
+        Telling {
+            reason,
+            weight,
+            is_urgent,
+            severity,
         }
     }
 }

@@ -15,7 +15,9 @@ const LONGEST_LIST: usize = 5;
 /// condition is about those only.
 pub fn condition(notes: &[Note], now: Timestamp) -> Option<Condition> {
     // Of several clusters the one that says most about what somebody has to do.
-    let lead = notes.iter().max_by_key(|note| note.state.weight())?;
+    let lead = notes
+        .iter()
+        .max_by_key(|note| note.state.telling().weight)?;
     let is_pending = lead.is_pending();
     let status = if is_pending {
         conditions::TRUE
