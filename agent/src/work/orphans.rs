@@ -12,7 +12,7 @@ use muster_shared::fleet_id::{FleetId, Owner};
 use muster_shared::k8s::{
     Api, ApiResource, Client, DynamicObject, GroupVersionKind, ListParams, ObjectMeta, ResourceExt,
 };
-use muster_shared::names::{annotation, label};
+use muster_shared::names::{annotation, label, namespaced_key};
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -202,10 +202,9 @@ impl Search {
                     if found.objects.len() < MOST
                         && is_orphan(metadata, namespace, &fleet, has_work)
                     {
-                        let place = metadata.namespace.as_deref();
-                        let place = place.map_or_else(String::new, |it| format!("{it}/"));
-                        let name = format!("{} {place}{}", resource.kind, object.name_any());
-                        found.objects.insert(name);
+                        let place = metadata.namespace.as_deref().unwrap_or_default();
+                        let name = namespaced_key(place, &object.name_any());
+                        found.objects.insert(format!("{} {name}", resource.kind));
                     }
                 }
                 match list.metadata.continue_ {

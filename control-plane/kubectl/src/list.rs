@@ -12,6 +12,7 @@ use muster_shared::api::scope::ResourceScope;
 use muster_shared::api::work::Work;
 use muster_shared::client;
 use muster_shared::k8s::{Api, Client, ObjectMeta, Resource, Secret};
+use muster_shared::names::namespaced_key;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -122,10 +123,9 @@ async fn request<K: Resource + Clone>(
 }
 
 fn left_out(kind: &str, object: &Value, error: &serde_json::Error) -> String {
-    let text = |field: &str| object["metadata"][field].as_str();
-    let place = text("namespace").map_or_else(String::new, |it| format!("{it}/"));
-    let name = text("name").unwrap_or_default();
-    format!("{kind} {place}{name} cannot be read and is left out here: {error}")
+    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+    let name = namespaced_key(text("namespace"), text("name"));
+    format!("{kind} {name} cannot be read and is left out here: {error}")
 }
 
 /// Returns the binding of every workload.

@@ -5,6 +5,7 @@ use std::fmt;
 use jiff::Timestamp;
 use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::check::first_of;
+use muster_shared::names::namespaced_key;
 use muster_shared::quantity::Quantity;
 use serde::Serialize;
 
@@ -56,10 +57,8 @@ impl<const N: usize> fmt::Display for Table<N> {
 
 /// Names an object, with its namespace if it has one.
 pub(super) fn title(kind: &str, namespace: Option<&str>, name: &str) -> String {
-    match namespace.filter(|it| !it.is_empty()) {
-        Some(namespace) => format!("{kind} {namespace}/{name}"),
-        None => format!("{kind} {name}"),
-    }
+    let namespace = namespace.unwrap_or_default();
+    format!("{kind} {}", namespaced_key(namespace, name))
 }
 
 /// A workload as people and programs name it.

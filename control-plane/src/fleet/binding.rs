@@ -129,10 +129,8 @@ impl BindingKey {
 impl fmt::Display for BindingKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = self.scope().binding_kind();
-        match &self.namespace {
-            Some(namespace) => write!(f, "{kind} {namespace}/{}", self.name),
-            None => write!(f, "{kind} {}", self.name),
-        }
+        let namespace = self.namespace.as_deref().unwrap_or_default();
+        write!(f, "{kind} {}", names::namespaced_key(namespace, &self.name))
     }
 }
 

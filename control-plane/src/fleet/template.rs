@@ -12,7 +12,7 @@ use fnv::FnvHasher;
 use kube::core::{DynamicObject, ObjectMeta};
 use muster_interpreter::Dependency;
 use muster_shared::api::binding::ObjectReference;
-use muster_shared::names::{annotation, label};
+use muster_shared::names::{annotation, label, namespaced_key};
 use muster_shared::watch::outline;
 use muster_shared::watch::packing::{Codec, Parts};
 use serde::{Deserialize, Deserializer, de::Error as _};
@@ -153,11 +153,9 @@ pub struct Template {
 
 impl fmt::Display for TemplateKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ", self.kind.kind)?;
-        if let Some(namespace) = &self.namespace {
-            write!(f, "{namespace}/")?;
-        }
-        f.write_str(&self.name)
+        let namespace = self.namespace.as_deref().unwrap_or_default();
+        let name = namespaced_key(namespace, &self.name);
+        write!(f, "{} {name}", self.kind.kind)
     }
 }
 

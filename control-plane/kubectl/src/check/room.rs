@@ -8,6 +8,7 @@ use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::check::{Category, MOST, listed};
 use muster_shared::k8s::ResourceExt as _;
 use muster_shared::names::condition::READY;
+use muster_shared::names::namespaced_key;
 
 use super::facts::Facts;
 use crate::forecast::{Disaster, Fleet, Forecast, forecast};
@@ -88,9 +89,9 @@ fn judge(
     }
     if !stuck.is_empty() {
         let named = stuck.into_iter().map(|it| {
-            let namespace = it.workload.namespace.as_ref();
-            let place = namespace.map_or_else(String::new, |it| format!("{it}/"));
-            format!("{place}{} ({})", it.workload.name, it.reason)
+            let namespace = it.workload.namespace.as_deref().unwrap_or_default();
+            let name = namespaced_key(namespace, &it.workload.name);
+            format!("{name} ({})", it.reason)
         });
         let named: Vec<String> = named.collect();
         let message = format!(

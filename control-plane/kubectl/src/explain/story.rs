@@ -16,6 +16,7 @@ use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::check::listed;
 use muster_shared::conditions;
 use muster_shared::k8s::{Condition, ResourceExt as _};
+use muster_shared::names::namespaced_key;
 
 /// Clusters that a line names at most.
 const MOST_NAMED: usize = 5;
@@ -25,9 +26,8 @@ pub(super) fn placed_by(binding: &AnyBinding) -> Option<String> {
     let claim = Claim::on(&binding.metadata).map(|claim| claim.policy.to_string());
     claim.or_else(|| {
         let needed = binding.spec.required_by.iter().map(|by| {
-            let place = by.namespace.as_deref().filter(|it| !it.is_empty());
-            let place = place.map_or_else(String::new, |it| format!("{it}/"));
-            format!("{place}{}", by.name)
+            let namespace = by.namespace.as_deref().unwrap_or_default();
+            namespaced_key(namespace, &by.name)
         });
         let needed: Vec<String> = needed.collect();
         (!needed.is_empty()).then(|| format!("the binding that needs it: {}", needed.join(", ")))

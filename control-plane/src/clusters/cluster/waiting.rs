@@ -8,6 +8,7 @@ use kube::ResourceExt;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::check;
+use muster_shared::names::namespaced_key;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -29,14 +30,14 @@ const LISTED: usize = 3;
 /// cluster.
 fn holder(spec: &ResourceBindingSpec) -> String {
     let resource = &spec.resource;
-    let namespace = resource.namespace.as_deref().filter(|it| !it.is_empty());
-    let place = namespace.map_or_else(String::new, |it| format!("{it}/"));
+    let namespace = resource.namespace.as_deref().unwrap_or_default();
+    let name = namespaced_key(namespace, &resource.name);
     let why = if spec.scheduling_suspended() {
         " (its scheduling is suspended)"
     } else {
         ""
     };
-    format!("{} {place}{}{why}", resource.kind, resource.name)
+    format!("{} {name}{why}", resource.kind)
 }
 
 /// Returns the message about the bindings that name the cluster, for which its removal waits;

@@ -7,7 +7,7 @@ use std::hash::{Hash as _, Hasher as _};
 use std::io;
 
 use muster_shared::api::binding::AggregatedStatusItem;
-use muster_shared::names::annotation;
+use muster_shared::names::{annotation, namespaced_key};
 use ring::digest::{Context, SHA256};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
@@ -62,12 +62,8 @@ impl Question<'_> {
 
     /// Returns the name of the object, with its namespace.
     pub(super) fn name(&self) -> String {
-        let text = |path: &str| text(&self.object, path);
-        let name = text("/metadata/name").unwrap_or_default();
-        match text("/metadata/namespace") {
-            Some(namespace) => format!("{namespace}/{name}"),
-            None => name.to_owned(),
-        }
+        let text = |path: &str| text(&self.object, path).unwrap_or_default();
+        namespaced_key(text("/metadata/namespace"), text("/metadata/name"))
     }
 
     /// Returns the body of the request; `hides` leaves out the content of a Secret.

@@ -10,7 +10,7 @@ use muster_shared::api::policy::{PropagationReason, PropagationStatus};
 use muster_shared::conditions;
 use muster_shared::k8s::Condition;
 use muster_shared::names::condition::{self, EFFECTIVE};
-use muster_shared::names::label;
+use muster_shared::names::{label, namespaced_key};
 
 use crate::fleet::template::TemplateKey;
 use crate::fleet::unheard::unheard;
@@ -314,10 +314,9 @@ fn bounded(text: &str, longest: usize) -> String {
 }
 
 fn named(resource: &ObjectReference) -> String {
-    match resource.namespace.as_deref().filter(|it| !it.is_empty()) {
-        Some(namespace) => format!("{} {namespace}/{}", resource.kind, resource.name),
-        None => format!("{} {}", resource.kind, resource.name),
-    }
+    let namespace = resource.namespace.as_deref().unwrap_or_default();
+    let name = namespaced_key(namespace, &resource.name);
+    format!("{} {name}", resource.kind)
 }
 
 #[cfg(test)]
