@@ -1,7 +1,6 @@
 //! Lookups that a lower part makes and a higher one answers, once it has registered itself: how
 //! override policies change a workload in a cluster, and whether a workload needs an object.
 
-use std::fmt;
 use std::sync::OnceLock;
 
 use muster_shared::api::binding::ResourceBindingSpec;
@@ -70,45 +69,11 @@ impl OverrideLookup {
     }
 }
 
-/// Dependencies of workloads, as their controller knows them.
+/// Dependencies of workloads, as their controller knows them, for those who remove objects.
 pub trait Dependencies: Send + Sync {
     /// Returns whether a workload needs a template.
     fn has(&self, key: &TemplateKey, template: &Template) -> bool;
 
     /// Returns whether it is not known yet of a workload in a namespace what it needs.
     fn is_open(&self, namespace: &str) -> bool;
-}
-
-/// Lookup for those who remove objects, which the controller of dependencies answers.
-#[derive(Default)]
-pub struct DependencyLookup(OnceLock<Box<dyn Dependencies>>);
-
-impl DependencyLookup {
-    /// Registers who answers from now on; only the first counts.
-    pub fn answer(&self, needed: impl Dependencies + 'static) {
-        _ = self.0.set(Box::new(needed));
-    }
-
-    /// Returns whether a workload needs a template; it does not where this process distributes no
-    /// dependencies.
-    pub fn has(&self, key: &TemplateKey, template: &Template) -> bool {
-        self.0.get().is_some_and(|it| it.has(key, template))
-    }
-
-    /// Returns whether it is not known yet of a workload in a namespace what it needs.
-    pub fn is_open(&self, namespace: &str) -> bool {
-        self.0.get().is_some_and(|it| it.is_open(namespace))
-    }
-}
-
-impl fmt::Debug for DependencyLookup {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DependencyLookup").finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for OverrideLookup {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OverrideLookup").finish_non_exhaustive()
-    }
 }

@@ -76,7 +76,7 @@ use tokio_util::sync::CancellationToken;
 use crate::fleet::binding::{BindingKey, Bindings, event_reference};
 use crate::fleet::deleted_works::DeletedWorks;
 use crate::fleet::lease_changes::LeaseChanges;
-use crate::fleet::lookups::{DependencyLookup, OverrideLookup};
+use crate::fleet::lookups::{Dependencies, OverrideLookup};
 use crate::fleet::pause::Pauses;
 use crate::fleet::scoped::Scoped;
 use crate::fleet::template::Kind;
@@ -145,8 +145,9 @@ pub struct Fleet {
     pub interpreter_webhooks: InterpreterWebhooks,
     /// How override policies change a workload, and whether a Work could be made for it.
     pub override_lookup: OverrideLookup,
-    /// Lookup of what workloads need.
-    pub dependency_lookup: DependencyLookup,
+    /// What workloads need, once their controller has registered itself; nothing where this process
+    /// distributes no dependencies.
+    pub dependencies: OnceLock<Box<dyn Dependencies>>,
     /// Which movement is paused.
     pub pauses: Pauses,
     /// The ConfigMap that pauses the fleet.
@@ -211,7 +212,7 @@ impl Fleet {
             ),
             templates_followed: OnceLock::new(),
             override_lookup: OverrideLookup::default(),
-            dependency_lookup: DependencyLookup::default(),
+            dependencies: OnceLock::new(),
             customizations: Customizations::new(watch_client.clone(), Arc::clone(&interpreters)),
             interpreter_webhooks: InterpreterWebhooks::new(
                 watch_client.clone(),

@@ -1,7 +1,6 @@
 //! Failures of the users' interpreters, each told seldom.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
@@ -45,12 +44,6 @@ pub(crate) struct Failures {
     listeners: RwLock<Vec<OnFailure>>,
     /// Time and text of the last failure.
     told: Mutex<HashMap<About, (Instant, String)>>,
-}
-
-impl fmt::Debug for Failures {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Failures")
-    }
 }
 
 impl Failures {

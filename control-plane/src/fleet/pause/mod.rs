@@ -17,7 +17,6 @@
 pub mod state;
 
 use std::collections::{BTreeSet, HashMap};
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -75,12 +74,6 @@ struct State {
     /// Pauses whose records are missing from the caches and may exist: clusters by name, and `None`
     /// for the fleet.
     doubted: BTreeSet<Option<String>>,
-}
-
-impl fmt::Debug for Pauses {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Pauses")
-    }
 }
 
 impl Pauses {

@@ -35,8 +35,10 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 /// or a workload needs it. How long that takes depends on the API, which may refuse it for a while.
 /// True, too, while it is not known whether there is such a template.
 pub fn is_made_again(fleet: &Fleet, key: &BindingKey) -> bool {
+    let needed = fleet.dependencies.get();
     let is_wanted = |key: &TemplateKey, it: &Template| {
-        !it.is_deleting() && (Claim::on(it).is_some() || fleet.dependency_lookup.has(key, it))
+        let is_needed = || needed.is_some_and(|needed| needed.has(key, it));
+        !it.is_deleting() && (Claim::on(it).is_some() || is_needed())
     };
     let has_wanted = |kind: &Arc<Kind>| {
         let suffix = format!("-{}", kind.kind.to_lowercase());
@@ -96,8 +98,8 @@ pub async fn sweep(
     if let Some(rest) = missing.rest(key, (), CONFIRMED) {
         return Ok(Next::After(rest));
     }
-    let namespace = key.namespace.as_deref();
-    if namespace.is_some_and(|it| fleet.dependency_lookup.is_open(it)) {
+    let needed = fleet.dependencies.get().zip(key.namespace.as_deref());
+    if needed.is_some_and(|(needed, namespace)| needed.is_open(namespace)) {
         return Ok(Next::After(CONFIRMED));
     }
     tracing::info!(binding = %key, works = works.len(), "the binding of these works does not exist: they go");

@@ -32,7 +32,6 @@ mod response;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -97,12 +96,6 @@ impl Default for Webhooks {
     fn default() -> Self {
         let large = Arc::new(Semaphore::new(client::LARGE_KIB));
         Self::sending(move |request| send(request, Arc::clone(&large)))
-    }
-}
-
-impl fmt::Debug for Webhooks {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Webhooks")
     }
 }
 

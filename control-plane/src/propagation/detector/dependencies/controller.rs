@@ -67,10 +67,10 @@ pub(in crate::propagation::detector) fn start(fleet: &Arc<Fleet>, scope: Scope, 
     });
     let to = Arc::clone(&distributor);
     fleet.bindings.on_change(move |change| to.observe(change));
-    fleet.dependency_lookup.answer(Answerer {
+    _ = fleet.dependencies.set(Box::new(Answerer {
         distributor: Arc::clone(&distributor),
         bindings: fleet.bindings.clone(),
-    });
+    }));
     let to = Arc::clone(&distributor);
     let bindings = fleet.bindings.clone();
     fleet.templates.on_change(move |news| {
