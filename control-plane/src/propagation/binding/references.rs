@@ -7,6 +7,7 @@ use std::fmt;
 use jiff::Timestamp;
 use muster_interpreter::Dependency;
 use muster_shared::api::binding::ResourceBindingSpec;
+use muster_shared::check::few;
 use muster_shared::conditions;
 use muster_shared::k8s::Condition;
 use serde::Serialize;
@@ -81,14 +82,10 @@ pub fn condition(missing: &[Missing], held: &[Condition], now: Timestamp) -> Opt
         return is_over
             .then(|| conditions::new(CONDITION, conditions::FALSE, PLACED, message, now));
     }
-    let named: Vec<String> = missing.iter().take(NAMED).map(Missing::to_string).collect();
-    let more = match missing.len().saturating_sub(NAMED) {
-        0 => String::new(),
-        more => format!(", and {more} more"),
-    };
+    let missing: Vec<String> = missing.iter().map(Missing::to_string).collect();
+    let named = few(&missing, NAMED, ", ", |more| format!(", and {more} more"));
     let message = format!(
-        "{}{more}; the workload is placed there and refers to it: with propagateDeps in its policy it goes along",
-        named.join(", ")
+        "{named}; the workload is placed there and refers to it: with propagateDeps in its policy it goes along"
     );
     Some(conditions::new(
         CONDITION,

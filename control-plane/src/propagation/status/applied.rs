@@ -5,7 +5,7 @@
 //! events from the Works. Pure.
 
 use muster_shared::api::binding::{AggregatedStatusItem, ResourceBindingStatus};
-use muster_shared::check::listed;
+use muster_shared::check::{few, listed};
 use muster_shared::conditions;
 use muster_shared::events::EventType;
 use muster_shared::names::condition;
@@ -39,13 +39,8 @@ pub(super) fn told(
         })
         .collect();
     if !failed.is_empty() {
-        let more = failed.len().saturating_sub(MOST);
-        let mut note = failed[..failed.len() - more].join("; ");
-        if more > 0 {
-            note.push_str("; and ");
-            note.push_str(&more.to_string());
-            note.push_str(" more clusters");
-        }
+        let more = |more| format!("; and {more} more clusters");
+        let note = few(&failed, MOST, "; ", more);
         return Some((EventType::Warning, "SyncFailed", note));
     }
     let was = conditions::get(&held.conditions, condition::FULLY_APPLIED);

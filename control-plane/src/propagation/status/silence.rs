@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use muster_shared::api::binding::{AggregatedStatusItem, ResourceHealth};
 use muster_shared::api::cluster::Cluster;
+use muster_shared::check::few;
 use muster_shared::conditions;
 use muster_shared::names::condition::READY;
 use serde_json::{Map, Value};
@@ -95,15 +96,13 @@ pub(super) fn mark(items: &mut [AggregatedStatusItem], silent: &Silent) {
 
 /// Returns the message of the condition `FullyApplied` when only silence leaves it open.
 pub(super) fn not_heard(silent: &Silent) -> String {
-    let mut words: Vec<String> = silent
-        .iter()
-        .take(MOST_NAMED)
-        .map(|(name, silence)| format!("{name} (unknown since {:.0})", silence.since))
-        .collect();
-    if silent.len() > MOST_NAMED {
-        words.push(format!("and {} more", silent.len() - MOST_NAMED));
-    }
-    format!("clusters are not heard: {}", words.join(", "))
+    let words = silent.iter();
+    let words = words.map(|(name, it)| format!("{name} (unknown since {:.0})", it.since));
+    let words: Vec<String> = words.collect();
+    let named = few(&words, MOST_NAMED, ", ", |more| {
+        format!(", and {more} more")
+    });
+    format!("clusters are not heard: {named}")
 }
 
 /// Returns the items as they are counted on the template.
