@@ -6,7 +6,6 @@ use std::str::FromStr;
 use jiff::civil::Time;
 use jiff::tz::TimeZone;
 use muster_shared::api::failback::{FailbackWindow, Weekday};
-use serde::{Deserialize, Deserializer};
 
 /// A window, such as `Saturday,Sunday 22:00-04:00 Europe/Berlin`; days and zone may be left out.
 /// Without a window, any time.
@@ -95,13 +94,7 @@ impl FromStr for FailbackTimes {
     }
 }
 
-impl<'de> Deserialize<'de> for FailbackTimes {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?
-            .parse()
-            .map_err(serde::de::Error::custom)
-    }
-}
+muster_shared::deserialize_parsed!(FailbackTimes);
 
 #[cfg(test)]
 mod tests {

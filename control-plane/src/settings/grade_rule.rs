@@ -3,8 +3,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer};
-
 /// Estimate of the replicas that a node of a grade can run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum GradeRule {
@@ -61,10 +59,4 @@ impl FromStr for GradeRule {
     }
 }
 
-impl<'de> Deserialize<'de> for GradeRule {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?
-            .parse()
-            .map_err(serde::de::Error::custom)
-    }
-}
+muster_shared::deserialize_parsed!(GradeRule);

@@ -4,8 +4,6 @@ use std::fmt;
 use std::ops::Deref;
 use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer};
-
 /// Duration in Go's syntax (`40s`, `1m30s`, `250ms`, `1.5h`), as Karmada's flags take it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Duration(pub std::time::Duration);
@@ -127,10 +125,4 @@ impl fmt::Display for Duration {
     }
 }
 
-impl<'de> Deserialize<'de> for Duration {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?
-            .parse()
-            .map_err(serde::de::Error::custom)
-    }
-}
+crate::deserialize_parsed!(Duration);

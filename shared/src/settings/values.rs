@@ -7,6 +7,22 @@ use serde::{Deserialize, Deserializer};
 
 use super::Error;
 
+/// Deserializes a type from a text as it is parsed from one.
+#[macro_export]
+macro_rules! deserialize_parsed {
+    ($name:ty) => {
+        impl<'de> ::serde::Deserialize<'de> for $name {
+            fn deserialize<D: ::serde::Deserializer<'de>>(
+                deserializer: D,
+            ) -> ::std::result::Result<Self, D::Error> {
+                <String as ::serde::Deserialize>::deserialize(deserializer)?
+                    .parse()
+                    .map_err(::serde::de::Error::custom)
+            }
+        }
+    };
+}
+
 /// List of strings, given as `a,b` or as a YAML list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Words(pub Vec<String>);
@@ -158,10 +174,4 @@ impl fmt::Display for BindAddress {
     }
 }
 
-impl<'de> Deserialize<'de> for BindAddress {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?
-            .parse()
-            .map_err(serde::de::Error::custom)
-    }
-}
+crate::deserialize_parsed!(BindAddress);
