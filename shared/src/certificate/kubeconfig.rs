@@ -1,4 +1,4 @@
-//! Kubeconfigs of agents, with a certificate or with a bootstrap token. Pure.
+//! Kubeconfigs with a certificate or with a bearer token. Pure.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

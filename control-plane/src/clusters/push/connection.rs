@@ -1,13 +1,9 @@
 //! Connection to the API server of a cluster of sync mode Push, from its spec and its Secret.
 
-use std::collections::BTreeMap;
-
-use kube::config::{
-    AuthInfo, Cluster as Server, Context, KubeConfigOptions, Kubeconfig, NamedAuthInfo,
-    NamedCluster, NamedContext,
-};
+use kube::config::KubeConfigOptions;
 use kube::{Config, ResourceExt};
 use muster_shared::api::cluster::Cluster;
+use muster_shared::certificate::kubeconfig::Way;
 use muster_shared::client::{self, Profile};
 use muster_shared::k8s::Secret;
 use muster_shared::names::{CLUSTER_NAMESPACE, label};
@@ -108,40 +104,15 @@ pub async fn connection(cluster: &Cluster, secret: Option<&Secret>) -> Result<Co
     if authority.is_none() && !insecure && endpoint.starts_with("https:") {
         return Err(Problem::NoAuthority(title));
     }
-    let server = Server {
-        server: Some(endpoint),
-        insecure_skip_tls_verify: insecure.then_some(true),
-        certificate_authority_data: authority.filter(|_| !insecure).map(|bytes| encoded(bytes)),
-        proxy_url: cluster.spec.proxy_url.clone().filter(|url| !url.is_empty()),
-        ..Server::default()
+    let way = Way {
+        server: endpoint,
+        authority: authority.filter(|_| !insecure).cloned().unwrap_or_default(),
+        proxy: cluster.spec.proxy_url.clone().filter(|url| !url.is_empty()),
+        insecure,
+        ..Way::default()
     };
-    let user = AuthInfo {
-        token: Some(token.to_owned().into()),
-        ..AuthInfo::default()
-    };
-    let kubeconfig = Kubeconfig {
-        clusters: vec![NamedCluster {
-            name: cluster_name.clone(),
-            cluster: Some(server),
-            other: BTreeMap::new(),
-        }],
-        auth_infos: vec![NamedAuthInfo {
-            name: cluster_name.clone(),
-            auth_info: Some(user),
-            other: BTreeMap::new(),
-        }],
-        contexts: vec![NamedContext {
-            name: cluster_name.clone(),
-            context: Some(Context {
-                cluster: cluster_name.clone(),
-                user: Some(cluster_name.clone()),
-                ..Context::default()
-            }),
-            other: BTreeMap::new(),
-        }],
-        current_context: Some(cluster_name),
-        ..Kubeconfig::default()
-    };
+    let kubeconfig = serde_json::from_value(way.with_token(&cluster_name, token))
+        .map_err(|error| Problem::Unusable(error.to_string()))?;
     let options = KubeConfigOptions::default();
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &options)
         .await
@@ -170,11 +141,6 @@ pub async fn connection(cluster: &Cluster, secret: Option<&Secret>) -> Result<Co
     Ok(config)
 }
 
-fn encoded(bytes: &[u8]) -> String {
-    use base64::Engine as _;
-    base64::engine::general_purpose::STANDARD.encode(bytes)
-}
-
 /// Returns whether two configurations lead to the same server by the same way, so that only the
 /// credentials differ.
 pub fn is_same_server(a: &Config, b: &Config) -> bool {
@@ -186,6 +152,8 @@ pub fn is_same_server(a: &Config, b: &Config) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
     use serde_json::{Value, json};
 
     use super::*;
@@ -216,7 +184,7 @@ mod tests {
     }
 
     fn text(text: &str) -> String {
-        encoded(text.as_bytes())
+        STANDARD.encode(text)
     }
 
     #[tokio::test]
