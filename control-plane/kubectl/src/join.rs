@@ -6,15 +6,14 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context as _, ensure};
+use anyhow::ensure;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::{Args, ValueEnum};
-use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::Config;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
-use muster_control_plane::clusters::push::TOKEN_LIFETIME;
+use muster_control_plane::clusters::push::ask_for_token;
 use muster_control_plane::clusters::registration::access;
 use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
 use muster_shared::capacity::default_models;
@@ -204,20 +203,9 @@ async fn refuse(
 /// Asks for a token of the account.
 async fn token(member: &Client, namespace: &str, cluster: &str) -> anyhow::Result<String> {
     let accounts: Api<ServiceAccount> = Api::namespaced(member.clone(), namespace);
-    let request = TokenRequest {
-        spec: TokenRequestSpec {
-            expiration_seconds: i64::try_from(TOKEN_LIFETIME.as_secs()).ok(),
-            ..TokenRequestSpec::default()
-        },
-        ..TokenRequest::default()
-    };
-    let (account, params) = (account(cluster), PostParams::default());
-    let asked = accounts.create_token_request(&account, &params, &request);
-    let answer = call("ask the member for a token", asked).await?;
-    let token = answer.status.map(|status| status.token);
-    token
-        .filter(|token| !token.is_empty())
-        .context("the member made no token")
+    let account = account(cluster);
+    let asked = ask_for_token(&accounts, &account);
+    call("ask the member for a token", asked).await
 }
 
 /// Returns the certificates that the kubeconfig trusts, as PEM.

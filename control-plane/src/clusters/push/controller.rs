@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
-use kube::api::{Api, PostParams};
+use kube::api::Api;
 use kube::{Config, ResourceExt};
 use muster_agent::Hosted;
 use muster_agent::settings::Settings as AgentSettings;
@@ -342,24 +341,12 @@ async fn renewed(
         .client(Profile::Write, Limits::NONE)
         .map_err(|error| kube::Error::Service(Box::new(error)))?;
     let accounts: Api<ServiceAccount> = Api::namespaced(client, &token.namespace);
-    let request = TokenRequest {
-        spec: TokenRequestSpec {
-            expiration_seconds: i64::try_from(renewal::LIFETIME.as_secs()).ok(),
-            ..TokenRequestSpec::default()
-        },
-        ..TokenRequest::default()
-    };
-    let answer = accounts
-        .create_token_request(&token.account, &PostParams::default(), &request)
-        .await?;
-    let Some(status) = answer.status.filter(|status| !status.token.is_empty()) else {
-        return Err(kube::Error::Service("the member made no token".into()));
-    };
+    let renewed = renewal::ask(&accounts, &token.account).await?;
     let (namespace, name) = (secret.namespace().unwrap_or_default(), secret.name_any());
     let secrets: Api<Secret> = Api::namespaced(fleet.client.clone(), &namespace);
     let patch = json!({
         "metadata": { "resourceVersion": secret.resource_version() },
-        "data": { "token": STANDARD.encode(status.token) },
+        "data": { "token": STANDARD.encode(renewed) },
     });
     merge(&secrets, &name, &patch).await?;
     tracing::info!(

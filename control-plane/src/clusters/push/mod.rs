@@ -17,4 +17,4 @@ mod renewal;
 mod fuzz;
 
 pub use controller::start;
-pub use renewal::LIFETIME as TOKEN_LIFETIME;
+pub use renewal::ask as ask_for_token;

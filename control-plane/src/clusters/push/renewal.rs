@@ -8,10 +8,33 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::Timestamp;
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use kube::api::{Api, PostParams};
+use muster_shared::k8s::ServiceAccount;
 use serde::Deserialize;
 
 /// Lifetime that is asked for. A server may give less.
-pub const LIFETIME: Duration = Duration::from_hours(48);
+const LIFETIME: Duration = Duration::from_hours(48);
+
+/// Asks for a token of an account.
+///
+/// # Errors
+/// Those of the API, also where it makes none.
+pub async fn ask(accounts: &Api<ServiceAccount>, account: &str) -> Result<String, kube::Error> {
+    let request = TokenRequest {
+        spec: TokenRequestSpec {
+            expiration_seconds: i64::try_from(LIFETIME.as_secs()).ok(),
+            ..TokenRequestSpec::default()
+        },
+        ..TokenRequest::default()
+    };
+    let params = PostParams::default();
+    let answer = accounts.create_token_request(account, &params, &request);
+    let token = answer.await?.status.map(|status| status.token);
+    token
+        .filter(|token| !token.is_empty())
+        .ok_or_else(|| kube::Error::Service("the member made no token".into()))
+}
 
 /// Content of a service account token, as far as it matters here.
 #[derive(Clone, Debug, PartialEq, Eq)]
