@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
 use muster_shared::k8s::Client;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
@@ -55,24 +54,10 @@ impl Ask {
     }
 }
 
-/// What a command prints, and its exit code.
-#[derive(Clone, Debug)]
-pub(super) struct Said {
-    pub text: Bytes,
-    pub code: u8,
-}
-
-impl From<Reply> for Said {
-    fn from(Reply { text, code }: Reply) -> Self {
-        let text = text.into();
-        Self { text, code }
-    }
-}
-
 /// What a command said, or why it could not.
 #[derive(Clone, Debug)]
 pub(super) struct Answer {
-    pub said: Result<Said, String>,
+    pub said: Result<Reply, String>,
     /// When it was begun to be read.
     pub read: Instant,
     /// Number that no other answer has.
@@ -125,7 +110,7 @@ impl Answers {
         let pause = if is_read { (now - read) * SHARE } else { FRESH };
         let fresh = now + FRESH.max(pause);
         let answer = Arc::new(Answer {
-            said: said.map(Said::from).map_err(|error| format!("{error:#}")),
+            said: said.map_err(|error| format!("{error:#}")),
             read,
             number: self.next.fetch_add(1, Ordering::Relaxed),
             fresh,

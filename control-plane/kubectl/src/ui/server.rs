@@ -275,7 +275,10 @@ fn told(answer: &Answer, request: &Parts) -> Response<Bytes> {
             typed(StatusCode::NOT_MODIFIED, JSON, Bytes::new()),
             said.code,
         ),
-        Ok(said) => (typed(StatusCode::OK, JSON, said.text.clone()), said.code),
+        Ok(said) => (
+            typed(StatusCode::OK, JSON, said.text.clone().into()),
+            said.code,
+        ),
         Err(words) => (failed(StatusCode::BAD_GATEWAY, words), 1),
     };
     let headers = response.headers_mut();
