@@ -108,6 +108,7 @@ use muster_shared::{tasks, telemetry, tls};
 use tokio_util::sync::CancellationToken;
 
 pub use crate::certificate::Asked;
+pub use crate::credentials::is_an_agents;
 use crate::settings::Settings;
 use crate::wiring::Threads;
 pub use crate::wiring::{Connections, Hosted};

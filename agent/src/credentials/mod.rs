@@ -11,3 +11,4 @@ pub mod report;
 mod withdrawal;
 
 pub use self::controller::Credentials;
+pub use self::ownership::is_an_agents;

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use anyhow::ensure;
 use clap::Args;
 use kube::api::DeleteParams;
+use muster_agent::is_an_agents;
 use muster_control_plane::clusters::registration::access;
 use muster_control_plane::clusters::registration::token;
 use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
@@ -16,7 +17,7 @@ use muster_shared::k8s::{
     Api, Client, ClusterRole, ClusterRoleBinding, Resource, ResourceExt, Secret, ServiceAccount,
 };
 use muster_shared::names::{
-    CLUSTER_BOOTSTRAP_GROUP_PREFIX, CLUSTER_NAMESPACE, SYSTEM_NAMESPACE, annotation, label,
+    CLUSTER_BOOTSTRAP_GROUP_PREFIX, CLUSTER_NAMESPACE, SYSTEM_NAMESPACE, annotation,
 };
 use muster_shared::write::delete_params;
 
@@ -28,8 +29,7 @@ use super::request::{call, delete, require_name};
 /// Secret in which an agent that joined by a token keeps its credentials (`fleet.kubeconfigSecret`
 /// of charts/agent).
 const AGENT_SECRET: &str = "muster-fleet-kubeconfig";
-/// The name under which agents write.
-const AGENT: &str = "muster-agent";
+
 #[derive(Debug, Args)]
 pub(super) struct Options {
     #[command(flatten)]
@@ -184,9 +184,7 @@ where
     let Some(found) = call("look into the member", client::get_opt(api, name)).await? else {
         return Ok(false);
     };
-    let labels = found.labels().contains_key(label::SYSTEM);
-    let mut managers = found.managed_fields().iter();
-    if !(labels && managers.any(|it| it.manager.as_deref() == Some(AGENT))) {
+    if !is_an_agents(found.meta()) {
         return Ok(false);
     }
     let mark = found.annotations().get(annotation::FLEET);
