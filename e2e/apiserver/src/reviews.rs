@@ -23,12 +23,12 @@ pub fn are(served: &Served) -> bool {
 }
 
 /// Answers a review.
-pub async fn create(context: &RequestContext<'_>, body: &[u8]) -> Result<Outcome, StatusError> {
-    let review = answer(context, verbs::decoded(context, body)?).await?;
+pub fn create(context: &RequestContext<'_>, body: &[u8]) -> Result<Outcome, StatusError> {
+    let review = answer(context, verbs::decoded(context, body)?)?;
     Ok(Outcome::Tree(StatusCode::CREATED, review))
 }
 
-async fn answer(context: &RequestContext<'_>, mut review: Value) -> Result<Value, StatusError> {
+fn answer(context: &RequestContext<'_>, mut review: Value) -> Result<Value, StatusError> {
     let version = context.served.version();
     let (manager, api_version, now) = (
         context.manager(),
@@ -45,7 +45,6 @@ async fn answer(context: &RequestContext<'_>, mut review: Value) -> Result<Value
         now,
     );
     check(context, &review["spec"])?;
-    admission::answerable(context, &mut review).await?;
     let status = match context.served.resource.plural.as_str() {
         "selfsubjectreviews" => json!({ "userInfo": admission::user_info(context.user) }),
         "selfsubjectaccessreviews" => access(context, context.user, &review["spec"]),

@@ -249,7 +249,7 @@ async fn dispatch(
         subresources::dispatch(context, verb, &body).await?
     } else if verb == Verb::Create && context.path.name.is_empty() && reviews::are(&context.served)
     {
-        reviews::create(context, &body).await?
+        reviews::create(context, &body)?
     } else {
         return verbs::dispatch(context, verb, body).await;
     };

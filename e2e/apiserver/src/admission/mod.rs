@@ -43,7 +43,7 @@ impl Operation {
     }
 }
 
-/// An object of a write, with what it is if it isn't of the kind of the resource (`pods/binding`).
+/// An object of a write.
 #[derive(Debug, Clone, Copy)]
 pub struct Written<'a> {
     /// What is done to it.
@@ -73,20 +73,6 @@ pub async fn mutate(
     keep_owners(context, &object["metadata"]["managedFields"], &mut new);
     *object = new;
     Ok(true)
-}
-
-/// Asks all webhooks about something that is answered or carried out at once: reviews, bindings,
-/// evictions.
-pub async fn answerable(
-    context: &RequestContext<'_>,
-    object: &mut Value,
-) -> Result<(), StatusError> {
-    let written = Written {
-        operation: Operation::Create,
-        old: None,
-    };
-    mutate(context, written, object).await?;
-    validate(context, written, object).await
 }
 
 /// Keeps the managed fields as they were if a webhook made them unreadable: what it writes there

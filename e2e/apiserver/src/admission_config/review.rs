@@ -13,7 +13,7 @@ use crate::wire::status_error::StatusError;
 pub struct Attributes<'a> {
     /// `CREATE`, `UPDATE` or `DELETE`.
     pub operation: &'static str,
-    /// API version and kind of the object: of `pods/binding` that of a `Binding`.
+    /// API version and kind of the object.
     pub kind: (String, String),
     /// The resource of the path.
     pub resource: Resource,

@@ -1,8 +1,6 @@
 //! Custom resources: from a CustomResourceDefinition to a served resource, and the conditions that
 //! tell of it.
 
-use std::collections::HashMap;
-
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -56,7 +54,6 @@ pub fn resource(store: &Store, crd: &Value) -> Result<Resource, FieldError> {
     let group = text(&crd["spec"]["group"]);
     let plural = text(&names["plural"]);
     let mut versions = Vec::new();
-    let mut selectable = HashMap::new();
     let mut storage = String::new();
     for version in crd["spec"]["versions"].as_array().into_iter().flatten() {
         let name = text(&version["name"]);
@@ -66,8 +63,6 @@ pub fn resource(store: &Store, crd: &Value) -> Result<Resource, FieldError> {
         if version["served"] != true {
             continue;
         }
-        let paths = version["selectableFields"].as_array().into_iter().flatten();
-        selectable.insert(name.clone(), paths.map(|f| text(&f["jsonPath"])).collect());
         versions.push(self::version(crd, version, &group, &names, name)?);
     }
     versions.sort_by_key(|v| std::cmp::Reverse(priority(&v.name)));
@@ -84,7 +79,6 @@ pub fn resource(store: &Store, crd: &Value) -> Result<Resource, FieldError> {
         facts: KindFacts::CUSTOM,
         custom: Some(Custom {
             crd: metadata::text(crd, "name").to_owned(),
-            selectable,
         }),
         group,
         plural,

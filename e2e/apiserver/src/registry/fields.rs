@@ -1,6 +1,4 @@
-//! The fields that selectors may name, kind by kind.
-
-use std::borrow::Cow;
+//! The fields that selectors may name, kind by kind; of custom resources name and namespace.
 
 use serde_json::Value;
 
@@ -54,21 +52,7 @@ fn builtin(group: &str, plural: &str) -> &'static [Field] {
 }
 
 /// Returns the values of an object's selectable fields, as the store keeps them.
-pub fn of(resource: &Resource, object: &Value) -> Vec<(Cow<'static, str>, String)> {
-    if let Some(custom) = &resource.custom {
-        // Objects differ between versions in apiVersion only, so one version's paths serve all.
-        let mut paths: Vec<&String> = custom.selectable.values().flatten().collect();
-        paths.sort();
-        paths.dedup();
-        return paths
-            .into_iter()
-            .map(|path| {
-                let pointer = path.replace('.', "/");
-                let value = object.pointer(&pointer).map(text).unwrap_or_default();
-                (Cow::Owned(path.trim_start_matches('.').to_owned()), value)
-            })
-            .collect();
-    }
+pub fn of(resource: &Resource, object: &Value) -> Vec<(&'static str, String)> {
     let value = |pointer: &str, default: &str| {
         object
             .pointer(pointer)
@@ -76,7 +60,7 @@ pub fn of(resource: &Resource, object: &Value) -> Vec<(Cow<'static, str>, String
     };
     builtin(&resource.group, &resource.plural)
         .iter()
-        .map(|&(name, pointer, default)| (Cow::Borrowed(name), value(pointer, default)))
+        .map(|&(name, pointer, default)| (name, value(pointer, default)))
         .collect()
 }
 
@@ -102,14 +86,7 @@ pub fn known(
             "spec.nodeName".clone_into(&mut requirement.field);
             return Ok(requirement);
         }
-        let selectable = match &resource.custom {
-            Some(custom) => custom
-                .selectable
-                .get(&served.version().name)
-                .is_some_and(|paths| paths.iter().any(|p| p.trim_start_matches('.') == field)),
-            None => fields.iter().any(|(name, ..)| *name == field),
-        };
-        if selectable
+        if fields.iter().any(|(name, ..)| *name == field)
             || field == "metadata.name"
             || (field == "metadata.namespace" && resource.namespaced)
         {

@@ -5,7 +5,6 @@ pub mod definition;
 pub mod documents;
 pub mod fields;
 pub mod kind_facts;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
@@ -53,8 +52,6 @@ pub struct Resource {
 pub struct Custom {
     /// Name of the CRD.
     pub crd: String,
-    /// Further fields that selectors may name, by version name, as JSON paths (`.spec.color`).
-    pub selectable: HashMap<String, Vec<String>>,
 }
 
 /// One served version of a resource.

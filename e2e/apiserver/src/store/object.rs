@@ -1,7 +1,6 @@
 //! A stored object: its JSON once, laid out so that a watch event, a list item and a plain answer
 //! are all slices of it.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -51,7 +50,7 @@ pub struct Head {
     /// Labels, sorted by key.
     pub labels: Box<[(Box<str>, Box<str>)]>,
     /// Values of the fields that selectors may name, besides name and namespace.
-    pub fields: Box<[(Cow<'static, str>, Box<str>)]>,
+    pub fields: Box<[(&'static str, Box<str>)]>,
     /// Identities of the owners.
     pub owners: Box<[Box<str>]>,
     /// Whether a deletion has begun.
@@ -60,7 +59,7 @@ pub struct Head {
 
 impl Head {
     /// Reads the head of an object; `fields` are the selectable values that its kind defines.
-    pub fn of(key: Arc<str>, object: &Value, fields: Vec<(Cow<'static, str>, String)>) -> Self {
+    pub fn of(key: Arc<str>, object: &Value, fields: Vec<(&'static str, String)>) -> Self {
         let metadata = &object["metadata"];
         let text = |v: &Value| Box::<str>::from(v.as_str().unwrap_or_default());
         Self {
@@ -113,7 +112,7 @@ impl Head {
             _ => self
                 .fields
                 .iter()
-                .find(|(k, _)| k == name)
+                .find(|(k, _)| *k == name)
                 .map(|(_, v)| &**v),
         }
     }

@@ -5,7 +5,6 @@ mod token;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::admission;
 use crate::context::{Outcome, RequestContext};
 use crate::verbs::{self, Prepared};
 use crate::wire::media;
@@ -31,7 +30,7 @@ pub async fn dispatch(
     }
     match (name, verb) {
         ("scale", _) => scale::dispatch(context, verb, body).await,
-        ("token", _) => token::request(context, body).await,
+        ("token", _) => token::request(context, body),
         ("binding", _) => bind(context, body).await,
         ("finalize", _) => finalize(context, body).await,
         (_, Verb::Get) => Ok(Outcome::Stored(StatusCode::OK, context.stored()?)),
@@ -66,8 +65,7 @@ pub fn spoken(context: &RequestContext<'_>, body: &[u8]) -> Result<Value, Status
 
 /// Gives a pod its node.
 async fn bind(context: &RequestContext<'_>, body: &[u8]) -> Result<Outcome, StatusError> {
-    let mut binding = spoken(context, body)?;
-    admission::answerable(context, &mut binding).await?;
+    let binding = spoken(context, body)?;
     let Some(node) = binding["target"]["name"].as_str().filter(|n| !n.is_empty()) else {
         return Err(StatusError::bad_request("target.name is required"));
     };

@@ -3,7 +3,6 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::admission::{self, Operation, Written};
 use crate::context::{Outcome, RequestContext};
 use crate::verbs::{self, Prepared};
 use crate::wire::field_error::FieldError;
@@ -32,15 +31,6 @@ pub async fn dispatch(
             &media::tree_of("application/json", body)?,
         )?,
     };
-    let written = Written {
-        operation: Operation::Update,
-        old: Some(&current),
-    };
-    let mut wanted = wanted;
-    if wanted.is_object() {
-        admission::mutate(context, written, &mut wanted).await?;
-        admission::validate(context, written, &wanted).await?;
-    }
     let replicas = replicas(context, &wanted)?;
     let given = metadata::text(&wanted, "resourceVersion").to_owned();
     let name = metadata::text(&wanted, "name");
