@@ -3,13 +3,12 @@
 
 use std::collections::HashSet;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::Inside;
 use crate::context::Notice;
 use crate::registry::Served;
 use crate::verbs::DeleteOptions;
-use crate::wire::conditions;
 use crate::wire::metadata;
 
 /// The controller of namespaces.
@@ -100,50 +99,36 @@ impl Namespaces {
             return;
         };
         self.going.insert(name.to_owned());
-        let left = self.delete_contents(name).await;
-        let now = metadata::time(self.inside.server.clock.now());
-        let status = |namespace: &Value| {
-            let mut new = namespace.clone();
-            conditions(&mut new["status"], &left, &now);
-            Some(new)
-        };
-        if let Err(refusal) = self
-            .inside
-            .change(&self.served, ("", name, "status"), status)
-            .await
-        {
-            tracing::debug!(namespace = name, %refusal, "telling what is left in a namespace");
+        if !self.delete_contents(name).await {
+            return;
         }
-        if left.is_empty() {
-            let held = namespace.value();
-            if held["spec"]["finalizers"]
-                .as_array()
-                .is_some_and(|f| f.iter().any(|f| f == "kubernetes"))
-            {
-                let let_go =
-                    self.inside
-                        .change(&self.served, ("", name, "finalize"), |namespace| {
-                            let mut new = namespace.clone();
-                            let finalizers = new["spec"]["finalizers"].as_array_mut()?;
-                            finalizers.retain(|f| f != "kubernetes");
-                            if finalizers.is_empty() {
-                                new["spec"].as_object_mut()?.remove("finalizers");
-                            }
-                            Some(new)
-                        });
-                if let Err(refusal) = let_go.await {
-                    tracing::debug!(namespace = name, %refusal, "letting a namespace go");
-                }
+        let held = namespace.value();
+        if held["spec"]["finalizers"]
+            .as_array()
+            .is_some_and(|f| f.iter().any(|f| f == "kubernetes"))
+        {
+            let let_go = self
+                .inside
+                .change(&self.served, ("", name, "finalize"), |namespace| {
+                    let mut new = namespace.clone();
+                    let finalizers = new["spec"]["finalizers"].as_array_mut()?;
+                    finalizers.retain(|f| f != "kubernetes");
+                    if finalizers.is_empty() {
+                        new["spec"].as_object_mut()?.remove("finalizers");
+                    }
+                    Some(new)
+                });
+            if let Err(refusal) = let_go.await {
+                tracing::debug!(namespace = name, %refusal, "letting a namespace go");
             }
         }
     }
 
-    /// Deletes the objects in a namespace, and returns what is left of every resource: its name,
-    /// how many objects, and their finalizers.
-    async fn delete_contents(&self, namespace: &str) -> Vec<(String, usize, Vec<String>)> {
+    /// Deletes the objects in a namespace, and returns whether none is left.
+    async fn delete_contents(&self, namespace: &str) -> bool {
         let registry = &self.inside.server.registry;
         let prefix = format!("{namespace}/");
-        let mut left = Vec::new();
+        let mut is_empty = true;
         for resource in registry.all().iter() {
             let version = resource
                 .versions
@@ -169,89 +154,8 @@ impl Namespaces {
                     tracing::debug!(object = &*object.head.key, %refusal, "emptying a namespace");
                 }
             }
-            let remaining = all();
-            if !remaining.is_empty() {
-                let finalizers = remaining.iter().flat_map(|o| {
-                    metadata::finalizers(&o.value())
-                        .into_iter()
-                        .map(str::to_owned)
-                        .collect::<Vec<_>>()
-                });
-                let name = format!("{}.{}", resource.plural, resource.group);
-                left.push((name, remaining.len(), finalizers.collect()));
-            }
+            is_empty &= all().is_empty();
         }
-        left
-    }
-}
-
-/// Sets the conditions by which a namespace tells what holds it.
-fn conditions(status: &mut Value, left: &[(String, usize, Vec<String>)], now: &str) {
-    let fine = [
-        (
-            "NamespaceDeletionDiscoveryFailure",
-            "ResourcesDiscovered",
-            "All resources successfully discovered",
-        ),
-        (
-            "NamespaceDeletionGroupVersionParsingFailure",
-            "ParsedGroupVersions",
-            "All legacy kube types successfully parsed",
-        ),
-        (
-            "NamespaceDeletionContentFailure",
-            "ContentDeleted",
-            "All content successfully deleted, may be waiting on finalization",
-        ),
-    ];
-    for (kind, reason, message) in fine {
-        conditions::set(status, kind, ("False", reason, message), now);
-    }
-    let counts: Vec<String> = left
-        .iter()
-        .map(|(name, count, _)| format!("{name} has {count} resource instances"))
-        .collect();
-    let some = format!("Some resources are remaining: {}", counts.join(", "));
-    let remaining = if left.is_empty() {
-        (
-            "False",
-            "ContentRemoved",
-            "All content successfully removed",
-        )
-    } else {
-        ("True", "SomeResourcesRemain", some.as_str())
-    };
-    conditions::set(status, "NamespaceContentRemaining", remaining, now);
-    let mut finalizers: Vec<(String, usize)> = Vec::new();
-    for finalizer in left.iter().flat_map(|(_, _, f)| f) {
-        match finalizers.iter_mut().find(|(name, _)| name == finalizer) {
-            Some((_, count)) => *count += 1,
-            None => finalizers.push((finalizer.clone(), 1)),
-        }
-    }
-    finalizers.sort();
-    if finalizers.is_empty() {
-        let message = "All content-preserving finalizers finished";
-        conditions::set(
-            status,
-            "NamespaceFinalizersRemaining",
-            ("False", "ContentHasNoFinalizers", message),
-            now,
-        );
-    } else {
-        let counts: Vec<String> = finalizers
-            .iter()
-            .map(|(name, count)| format!("{name} in {count} resource instances"))
-            .collect();
-        let message = format!(
-            "Some content in the namespace has finalizers remaining: {}",
-            counts.join(", ")
-        );
-        conditions::set(
-            status,
-            "NamespaceFinalizersRemaining",
-            ("True", "SomeFinalizersRemain", &message),
-            now,
-        );
+        is_empty
     }
 }
