@@ -10,7 +10,7 @@ use super::facts::FACTS;
 use super::node::{Absent, Field, Id, ListKind, Node, Shape};
 use super::rules::Rules;
 
-/// Where object metadata is defined; CRDs and embedded resources borrow it.
+/// Where object metadata is defined; CRDs borrow it.
 pub const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
 /// Types that stand for "any JSON", whatever their OpenAPI says.
@@ -103,17 +103,10 @@ impl<'a> Builder<'a> {
             nullable: flag("nullable"),
             atomic: schema["x-kubernetes-map-type"] == "atomic",
             preserve_unknown: flag("x-kubernetes-preserve-unknown-fields"),
-            embedded: flag("x-kubernetes-embedded-resource"),
-            rules: Rules::read(schema, |inner| self.node(inner)),
+            rules: Rules::read(schema),
             ..Node::default()
         };
         node.shape = self.shape(schema);
-        if node.embedded {
-            let id = self.reserve();
-            self.nodes[id] = node;
-            self.embed(id);
-            node = std::mem::take(&mut self.nodes[id]);
-        }
         node
     }
 

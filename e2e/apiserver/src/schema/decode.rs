@@ -29,36 +29,6 @@ pub fn metadata(at: At<'_>, metadata: &mut Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Reads the metadata of the objects embedded in a custom one.
-pub fn embedded(at: At<'_>, value: &mut Value, path: &str) -> Result<(), String> {
-    match value {
-        Value::Object(fields) => {
-            for (name, child) in fields.iter_mut() {
-                let Some(inner) = at.field(name) else {
-                    continue;
-                };
-                let path = super::walk::join(path, name);
-                if at.node().embedded && name == "metadata" {
-                    let shown = child.to_string();
-                    metadata(inner, child)
-                        .map_err(|why| format!("{path}: Invalid value: {shown}: {why}"))?;
-                } else if !path.starts_with("metadata") {
-                    embedded(inner, child, &path)?;
-                }
-            }
-        }
-        Value::Array(list) => {
-            if let Some(items) = at.items() {
-                for (index, item) in list.iter_mut().enumerate() {
-                    embedded(items, item, &format!("{path}[{index}]"))?;
-                }
-            }
-        }
-        _ => {}
-    }
-    Ok(())
-}
-
 /// The field that is read; the path has no indexes.
 ///
 /// The path is put together only when something is wrong: most of what is read is right.

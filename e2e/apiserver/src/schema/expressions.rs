@@ -7,7 +7,7 @@ use super::node::{At, Shape};
 use super::rules::Expression;
 use super::validate::counterpart;
 use super::walk::join;
-use crate::wire::field_error::{FieldError, Reason};
+use crate::wire::field_error::FieldError;
 
 /// Returns whether any rule is stated in the schema.
 pub fn any(at: At<'_>) -> bool {
@@ -78,42 +78,20 @@ pub fn check(
 fn broken(rule: &Expression, new: &Value, scope: &Scope<'_>, path: &str) -> Option<FieldError> {
     let detail = match scope.holds(rule.parsed.as_ref()?) {
         Ok(true) | Err(Failure::Unsupported) => return None,
-        Ok(false) => message(rule, scope),
+        Ok(false) => match &rule.message {
+            Some(text) => text.clone(),
+            None => format!("failed rule: {}", rule.rule.trim()),
+        },
         Err(Failure::Wrong(error)) => {
             let shown = rule.message.as_deref().unwrap_or(&rule.rule);
             format!("{error} evaluating rule: {shown}")
         }
     };
-    let mut field = path.to_owned();
-    field.push_str(rule.field_path.as_deref().unwrap_or_default());
-    let field = match field.trim_start_matches('.') {
-        "" => "<nil>",
-        field => field,
-    };
-    Some(match rule.reason.as_deref() {
-        Some("FieldValueForbidden") => FieldError::forbidden(field, detail),
-        Some("FieldValueRequired") => FieldError::required(field, &detail),
-        Some("FieldValueDuplicate") => {
-            let mut error = FieldError::duplicate(field, new);
-            error.message = format!("{}: {detail}", error.message);
-            error
-        }
-        // Of objects and lists the value is left out.
-        _ if new.is_object() || new.is_array() => FieldError {
-            field: field.to_owned(),
-            reason: Reason::Invalid,
-            message: format!("Invalid value: {detail}"),
-        },
-        _ => FieldError::invalid(field, new, detail),
+    let field = if path.is_empty() { "<nil>" } else { path };
+    // Of objects and lists the value is left out.
+    Some(if new.is_object() || new.is_array() {
+        FieldError::omitted(field, detail)
+    } else {
+        FieldError::invalid(field, new, detail)
     })
-}
-
-fn message(rule: &Expression, scope: &Scope<'_>) -> String {
-    let expression = rule.message_expression.as_ref();
-    let computed = expression.and_then(|expression| scope.text(expression));
-    match (computed, &rule.message) {
-        (Some(text), _) if !text.trim().is_empty() => text,
-        (_, Some(text)) => text.clone(),
-        _ => format!("failed rule: {}", rule.rule.trim()),
-    }
 }

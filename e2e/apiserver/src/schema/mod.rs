@@ -133,7 +133,7 @@ impl Schema {
                 {
                     decode::metadata(at, metadata)?;
                 }
-                decode::embedded(self.root(), object, "")
+                Ok(())
             }
         }
     }
@@ -142,12 +142,10 @@ impl Schema {
     /// `spec.a[0].b`), which is what `fieldValidation` reports as `unknown field "spec.foo"`.
     pub fn prune(&self, object: &mut Value) -> Vec<String> {
         let mut unknown = Vec::new();
-        let mut late = Vec::new();
-        walk::prune(self.root(), object, &mut unknown, &mut late);
+        walk::prune(self.root(), object, "", &mut unknown);
         if matches!(self.origin, Origin::Custom { .. }) {
             unknown.sort();
         }
-        unknown.append(&mut late);
         unknown
     }
 

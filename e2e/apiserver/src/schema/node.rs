@@ -13,7 +13,6 @@ pub type Id = usize;
 
 /// What a value at some place may be.
 #[derive(Debug, Clone, Default)]
-#[allow(clippy::struct_excessive_bools)]
 pub struct Node {
     /// Type of the value.
     pub shape: Shape,
@@ -25,8 +24,6 @@ pub struct Node {
     pub atomic: bool,
     /// Fields that are not known are kept.
     pub preserve_unknown: bool,
-    /// A whole object with apiVersion, kind and metadata lives here.
-    pub embedded: bool,
     /// What a CRD demands beyond the type.
     pub rules: Option<Box<Rules>>,
 }

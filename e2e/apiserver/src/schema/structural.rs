@@ -1,7 +1,7 @@
 //! Whether the schema of a CRD is structural, as Kubernetes calls it: every place has one type, and
 //! nothing but type and restrictions is said of it. Its defaults must fit it.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::build::Builder;
 use super::node::At;
@@ -9,6 +9,32 @@ use super::{builtin, cel, known, validate, walk};
 use crate::wire::field_error::FieldError;
 
 const TYPES: &[&str] = &["array", "boolean", "integer", "number", "object", "string"];
+
+/// Keywords that no definition of this project uses.
+const UNUSED: &[&str] = &[
+    "allOf",
+    "anyOf",
+    "exclusiveMaximum",
+    "exclusiveMinimum",
+    "maxProperties",
+    "minProperties",
+    "multipleOf",
+    "not",
+    "oneOf",
+    "uniqueItems",
+    "x-kubernetes-embedded-resource",
+];
+
+/// Fields of rules in CEL that no definition of this project uses.
+const UNUSED_OF_RULES: &[&str] = &[
+    "fieldPath",
+    "messageExpression",
+    "optionalOldSelf",
+    "reason",
+];
+
+/// Why they are refused.
+const ABSENT: &str = "is not implemented by this API";
 
 /// Where in a schema one is; what must be there differs.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -36,7 +62,6 @@ fn structural(schema: &Value, level: Level, path: &str, errors: &mut Vec<FieldEr
         flag("x-kubernetes-preserve-unknown-fields"),
         flag("x-kubernetes-int-or-string"),
     );
-    let embedded = flag("x-kubernetes-embedded-resource");
     let kind = schema["type"].as_str().unwrap_or_default();
     check_type(schema, level, path, errors);
     if kind == "array" && !schema["items"].is_object() {
@@ -90,17 +115,13 @@ fn structural(schema: &Value, level: Level, path: &str, errors: &mut Vec<FieldEr
             ));
         }
     }
-    if embedded && !free && !schema["properties"].is_object() {
-        let detail = "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields";
-        errors.push(FieldError::required(format!("{path}.properties"), detail));
-    }
     if either && free {
         let detail = "must be false if x-kubernetes-int-or-string is true";
         let path = format!("{path}.x-kubernetes-preserve-unknown-fields");
         errors.push(FieldError::invalid(path, &Value::from(true), detail));
     }
     list_type(schema, path, errors);
-    nested(schema, path, either, errors);
+    unused(schema, path, either, errors);
     pattern(schema, path, errors);
     expressions(schema, path, errors);
 }
@@ -128,9 +149,9 @@ fn default(schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
     let root = builder.node(schema);
     let (arena, _) = builder.finish();
     let at = At::new(&arena, root);
-    let (mut unknown, mut late) = (Vec::new(), Vec::new());
-    walk::prune(at, &mut default.clone(), &mut unknown, &mut late);
-    if !(unknown.is_empty() && late.is_empty()) {
+    let mut unknown = Vec::new();
+    walk::prune(at, &mut default.clone(), "", &mut unknown);
+    if !unknown.is_empty() {
         let detail = "must not have unknown fields";
         errors.push(FieldError::invalid(path.clone(), default, detail));
     }
@@ -146,7 +167,7 @@ fn default(schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Rules in CEL can at least be read.
+/// Checks that rules in CEL can be read, and have nothing but a message besides.
 fn expressions(schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
     let rules = schema["x-kubernetes-validations"]
         .as_array()
@@ -160,11 +181,18 @@ fn expressions(schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
                 "rule is not specified",
             ));
         } else if let Err(error) = cel::parse(source) {
-            let text = |name: &str| rule[name].as_str().unwrap_or_default();
-            let shown = json!({"Rule": source, "Message": text("message"), "MessageExpression": text("messageExpression"),
-                "Reason": rule["reason"], "FieldPath": text("fieldPath"), "OptionalOldSelf": rule["optionalOldSelf"]});
             let detail = format!("compilation failed: {error}");
-            errors.push(FieldError::invalid(format!("{path}.rule"), &shown, detail));
+            errors.push(FieldError::invalid(
+                format!("{path}.rule"),
+                &rule["rule"],
+                detail,
+            ));
+        }
+        for field in UNUSED_OF_RULES
+            .iter()
+            .filter(|field| !rule[**field].is_null())
+        {
+            errors.push(FieldError::forbidden(format!("{path}.{field}"), ABSENT));
         }
     }
 }
@@ -173,14 +201,7 @@ fn check_type(schema: &Value, level: Level, path: &str, errors: &mut Vec<FieldEr
     let flag = |name: &str| schema[name] == true;
     let kind = schema["type"].as_str().unwrap_or_default();
     let path = format!("{path}.type");
-    if flag("x-kubernetes-embedded-resource") && kind != "object" {
-        let detail = "must be object if x-kubernetes-embedded-resource is true";
-        errors.push(if kind.is_empty() {
-            FieldError::required(path, detail)
-        } else {
-            FieldError::invalid(path, &schema["type"], detail)
-        });
-    } else if kind.is_empty() {
+    if kind.is_empty() {
         if !flag("x-kubernetes-int-or-string") && !flag("x-kubernetes-preserve-unknown-fields") {
             let detail = match level {
                 Level::Root => "must not be empty at the root",
@@ -262,61 +283,17 @@ fn list_type(schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Checks that a schema below `allOf` and the like restricts only: it may not shape.
-fn nested(schema: &Value, path: &str, int_or_string: bool, errors: &mut Vec<FieldError>) {
-    for junctor in ["allOf", "anyOf", "oneOf"] {
-        for (index, inner) in schema[junctor].as_array().into_iter().flatten().enumerate() {
-            // `anyOf: [{type: integer}, {type: string}]` is how int-or-string is spelt out.
-            if !(int_or_string && matches!(junctor, "anyOf" | "allOf")) {
-                restricts_only(inner, &format!("{path}.{junctor}[{index}]"), errors);
-            }
+/// Refuses keywords that are not implemented here, so that no definition passes for one that it is
+/// not.
+fn unused(schema: &Value, path: &str, int_or_string: bool, errors: &mut Vec<FieldError>) {
+    for keyword in UNUSED {
+        // `anyOf: [{type: integer}, {type: string}]` is how int-or-string is spelt out.
+        let spelt_out = int_or_string && *keyword == "anyOf";
+        let value = &schema[*keyword];
+        if !spelt_out && !value.is_null() && *value != false {
+            errors.push(FieldError::forbidden(format!("{path}.{keyword}"), ABSENT));
         }
     }
-    if schema["not"].is_object() {
-        restricts_only(&schema["not"], &format!("{path}.not"), errors);
-    }
-}
-
-fn restricts_only(schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
-    for (keyword, what) in [
-        ("type", "must be empty to be structural"),
-        ("default", "must be undefined to be structural"),
-        ("additionalProperties", "must be undefined to be structural"),
-        ("nullable", "must be false to be structural"),
-        ("title", "must be empty to be structural"),
-        ("description", "must be empty to be structural"),
-        (
-            "x-kubernetes-preserve-unknown-fields",
-            "must be undefined to be structural",
-        ),
-        (
-            "x-kubernetes-embedded-resource",
-            "must be false to be structural",
-        ),
-        (
-            "x-kubernetes-int-or-string",
-            "must be false to be structural",
-        ),
-        (
-            "x-kubernetes-list-type",
-            "must be undefined to be structural",
-        ),
-    ] {
-        if schema
-            .get(keyword)
-            .is_some_and(|value| !value.is_null() && *value != false && *value != "")
-        {
-            errors.push(FieldError::forbidden(format!("{path}.{keyword}"), what));
-        }
-    }
-    for (name, property) in schema["properties"].as_object().into_iter().flatten() {
-        restricts_only(property, &format!("{path}.properties[{name}]"), errors);
-    }
-    if schema["items"].is_object() {
-        restricts_only(&schema["items"], &format!("{path}.items"), errors);
-    }
-    nested(schema, path, false, errors);
-    pattern(schema, path, errors);
 }
 
 fn pattern(schema: &Value, path: &str, errors: &mut Vec<FieldError>) {

@@ -4,21 +4,9 @@ use serde_json::Value;
 
 use super::node::{Absent, At, Shape};
 
-/// Removes what the schema does not know and reports the paths, as `unknown field "…"` quotes them.
-///
-/// Those in metadata of embedded objects are `late`: the real server reads it after everything
-/// else.
-pub fn prune(at: At<'_>, value: &mut Value, unknown: &mut Vec<String>, late: &mut Vec<String>) {
-    below(at, value, "", unknown, late);
-}
-
-fn below(
-    at: At<'_>,
-    value: &mut Value,
-    path: &str,
-    unknown: &mut Vec<String>,
-    late: &mut Vec<String>,
-) {
+/// Removes what the schema does not know below a path and reports the paths, as
+/// `unknown field "…"` quotes them.
+pub fn prune(at: At<'_>, value: &mut Value, path: &str, unknown: &mut Vec<String>) {
     match value {
         Value::Object(object) => {
             let Shape::Object { fields, values } = &at.node().shape else {
@@ -37,12 +25,7 @@ fn below(
                 if (child.is_object() || child.is_array())
                     && let Some(inner) = at.field(name)
                 {
-                    let path = join(path, name);
-                    if at.node().embedded && name == "metadata" {
-                        below(inner, child, &path, late, &mut Vec::new());
-                    } else {
-                        below(inner, child, &path, unknown, late);
-                    }
+                    prune(inner, child, &join(path, name), unknown);
                 }
             }
         }
@@ -50,7 +33,7 @@ fn below(
             if let Some(items) = at.items() {
                 let nested = |i: &Value| i.is_object() || i.is_array();
                 for (index, item) in list.iter_mut().enumerate().filter(|(_, i)| nested(i)) {
-                    below(items, item, &format!("{path}[{index}]"), unknown, late);
+                    prune(items, item, &format!("{path}[{index}]"), unknown);
                 }
             }
         }

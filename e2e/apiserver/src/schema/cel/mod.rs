@@ -82,13 +82,6 @@ impl<'v> Scope<'v> {
         truth.ok_or_else(|| Failure::Wrong("the expression must evaluate to a bool".to_owned()))
     }
 
-    /// Returns the text that the expression stands for, if it does for one.
-    pub fn text(&self, expression: &Expr) -> Option<String> {
-        let answer = self.resolve(expression).ok()?;
-        let text = answer.downcast_ref::<CelString>()?;
-        Some(text.inner().to_owned())
-    }
-
     fn resolve<'b>(&'b self, expression: &'b Expr) -> Result<CowVal<'b, 'v>, Failure> {
         cel::Value::resolve_val(expression, &self.0).map_err(|error| match error {
             ExecutionError::UndeclaredReference(name)
