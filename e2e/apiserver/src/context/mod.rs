@@ -12,7 +12,7 @@ use crate::auth::identity::User;
 use crate::registry::Served;
 use crate::registry::codec;
 use crate::store::Object;
-use crate::table::{self, IncludeObject};
+use crate::table;
 use crate::wire::field_error::FieldError;
 use crate::wire::media::{self, Accept, Body, Form};
 use crate::wire::request::{Query, ResourcePath};
@@ -125,30 +125,10 @@ impl RequestContext<'_> {
         media::tree(code, &shown)
     }
 
-    /// Refuses a table with something unknown in its rows.
-    pub fn bad_include(&self) -> Option<StatusError> {
-        let asked = self.query.get("includeObject")?;
-        let known = matches!(asked, "None" | "Metadata" | "Object");
-        (self.accept.form == Form::Table && !known).then(|| {
-            StatusError::bad_request(format!(
-                "Unable to convert to Table as requested: includeObject: Invalid value: {asked:?}: must be 'Metadata', 'Object', 'None', or empty"
-            ))
-        })
-    }
-
     /// Returns a table of objects.
     pub fn table(&self, items: &[&Value], metadata: Value) -> Value {
-        let include = match self.query.get("includeObject") {
-            Some("None") => IncludeObject::None,
-            Some("Object") => IncludeObject::Object,
-            _ => IncludeObject::Metadata,
-        };
-        let mut table = table::table(
-            &self.served.version().columns,
-            items,
-            include,
-            self.server.clock.now(),
-        );
+        let now = self.server.clock.now();
+        let mut table = table::table(&self.served.version().columns, items, now);
         table["metadata"] = metadata;
         table
     }

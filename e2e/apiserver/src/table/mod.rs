@@ -10,18 +10,6 @@ use serde_json::{Value, json};
 use crate::catalog::Kind;
 use column::Column;
 
-/// What goes into `object` of every row (`includeObject` in the query).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum IncludeObject {
-    /// Nothing.
-    None,
-    /// `PartialObjectMetadata`; the default.
-    #[default]
-    Metadata,
-    /// The whole object.
-    Object,
-}
-
 /// The columns of one kind behind its name.
 #[derive(Debug, Clone)]
 pub struct Columns(Vec<Column>);
@@ -90,19 +78,15 @@ impl Columns {
     }
 }
 
-/// Returns a `meta.k8s.io/v1` Table of `items`. The caller adds `metadata` (resourceVersion,
-/// continue, remainingItemCount).
-pub fn table(columns: &Columns, items: &[&Value], include: IncludeObject, now: Timestamp) -> Value {
+/// Returns a `meta.k8s.io/v1` Table of `items`, each row with the metadata of its object. The caller
+/// adds `metadata` (resourceVersion, continue, remainingItemCount).
+pub fn table(columns: &Columns, items: &[&Value], now: Timestamp) -> Value {
     let row = |object: &&Value| {
-        let shown = match include {
-            IncludeObject::None => Value::Null,
-            IncludeObject::Metadata => json!({
-                "kind": "PartialObjectMetadata",
-                "apiVersion": "meta.k8s.io/v1",
-                "metadata": object["metadata"],
-            }),
-            IncludeObject::Object => (*object).clone(),
-        };
+        let shown = json!({
+            "kind": "PartialObjectMetadata",
+            "apiVersion": "meta.k8s.io/v1",
+            "metadata": object["metadata"],
+        });
         json!({ "cells": columns.cells(object, now), "object": shown })
     };
     json!({

@@ -180,9 +180,6 @@ pub async fn list(context: &RequestContext<'_>) -> Result<Response<Body>, Status
             detail,
         )));
     }
-    if let Some(refusal) = context.bad_include() {
-        return Err(refusal);
-    }
     let exact = check_match(context, asked, from.is_some())?;
     if let Some(asked) = asked {
         reach(context, asked).await?;

@@ -17,7 +17,7 @@ use crate::registry::Served;
 use crate::registry::codec;
 use crate::store::Selection;
 use crate::store::{Change, Compacted, Event, FRAME_END, Object, Scan};
-use crate::table::{self, IncludeObject};
+use crate::table;
 use crate::wire::clock;
 use crate::wire::field_error::FieldError;
 use crate::wire::media::{self, Accept, Body, Form};
@@ -87,11 +87,6 @@ pub async fn start(context: &RequestContext<'_>) -> Result<Response<Body>, Statu
         Some(seconds) if seconds > 0 => Duration::from_secs(seconds),
         _ => Duration::from_secs(1800 + u64::from(clock::suffix().as_bytes()[0]) * 10),
     };
-    let include = match context.query.get("includeObject") {
-        Some("None") => IncludeObject::None,
-        Some("Object") => IncludeObject::Object,
-        _ => IncludeObject::Metadata,
-    };
     let kind = || encode::Kind::of(&context.served.api_version(), &context.served.resource.kind);
     let follower = Follower {
         server: Arc::clone(context.server),
@@ -105,7 +100,6 @@ pub async fn start(context: &RequestContext<'_>) -> Result<Response<Body>, Statu
         prefix,
         accept: context.accept,
         compact: context.accept.protobuf.then(kind).flatten(),
-        include,
         headed: false,
         backlog: backlog.into_iter(),
         initial_end: initial == Some(true) && bookmarks,
@@ -172,7 +166,6 @@ struct Follower {
     accept: Accept,
     /// How objects are written in protobuf, if they are.
     compact: Option<encode::Kind>,
-    include: IncludeObject,
     /// Whether the columns of the table were sent.
     headed: bool,
     backlog: std::vec::IntoIter<Arc<Object>>,
@@ -344,7 +337,7 @@ impl Follower {
 
     fn row(&mut self, object: &Value) -> Value {
         let columns = &self.served.version().columns;
-        let mut table = table::table(columns, &[object], self.include, self.server.clock.now());
+        let mut table = table::table(columns, &[object], self.server.clock.now());
         table["metadata"] = json!({ "resourceVersion": object["metadata"]["resourceVersion"] });
         if std::mem::replace(&mut self.headed, true) {
             table["columnDefinitions"] = Value::Null;
