@@ -1,11 +1,13 @@
 //! OpenAPI documents for kubectl: v3 tells which kinds are served, and that their patches validate
 //! fields; v2 is empty. No type is described, so that `kubectl explain` finds nothing.
 
+use std::sync::Arc;
+
 use http::HeaderMap;
 use http::header::ACCEPT;
 use serde_json::{Map, Value, json};
 
-use crate::registry::{Registry, Resource, Version};
+use crate::registry::{Registry, Resource};
 
 /// Returns the index at `/openapi/v3`: one path per served group and version. `versions` are
 /// `api/v1`, `apis/apps/v1`, …; each comes with a text that changes when its document changes.
@@ -23,11 +25,10 @@ pub fn v3_root<'a>(versions: impl IntoIterator<Item = (&'a str, String)>) -> Val
 /// Returns the document of one group and version.
 pub fn v3_group(registry: &Registry, group: &str, version: &str) -> Value {
     let mut paths = Map::new();
-    for resource in registry.all().iter().filter(|it| it.group == group) {
-        for served in resource.versions.iter().filter(|it| it.name == version) {
-            let (path, operations) = operations(resource, served);
-            paths.insert(path, operations);
-        }
+    let is = |it: &&Arc<Resource>| it.group == group && it.version.name == version;
+    for resource in registry.all().iter().filter(is) {
+        let (path, operations) = operations(resource);
+        paths.insert(path, operations);
     }
     json!({"openapi": "3.0.0", "info": info(), "paths": paths})
 }
@@ -79,8 +80,9 @@ const FORMS: [&str; 3] = [
 /// Returns the path in which kubectl looks for a kind, and what may be done there: a patch, with
 /// its parameters and forms, or a creation where there are no patches. kubectl asks it whether
 /// patches validate fields and merge strategically.
-fn operations(resource: &Resource, version: &Version) -> (String, Value) {
-    let (group, name) = (&resource.group, &version.name);
+fn operations(resource: &Resource) -> (String, Value) {
+    let (group, version) = (&resource.group, &resource.version);
+    let name = &version.name;
     let mut route = if group.is_empty() {
         format!("/api/{name}")
     } else {

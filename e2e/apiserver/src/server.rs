@@ -231,8 +231,8 @@ impl Server {
         if path.surplus {
             return Err(StatusError::no_such_resource());
         }
-        let all = served.resource.versions.iter().flat_map(|v| &v.verbs);
-        if verb == Verb::DeleteCollection && !all.into_iter().any(|v| v == "deletecollection") {
+        let offered = &served.version().verbs;
+        if verb == Verb::DeleteCollection && !offered.iter().any(|v| v == "deletecollection") {
             return Err(StatusError::method_not_allowed());
         }
         Ok(served)

@@ -26,7 +26,7 @@ pub struct RequestContext<'a> {
     pub server: &'a Arc<Server>,
     /// Who asks.
     pub user: &'a User,
-    /// What resource, in which version.
+    /// What resource.
     pub served: Served,
     /// The path.
     pub path: &'a ResourcePath<'a>,
@@ -52,10 +52,10 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Returns the object in the version of the request.
-    pub fn value(&self, served: &Served) -> Value {
+    /// Returns the object.
+    pub fn value(&self) -> Value {
         match self {
-            Self::Stored(_, object) => codec::to_request(served, object.value()),
+            Self::Stored(_, object) => object.value(),
             Self::Tree(_, value) => value.clone(),
         }
     }
@@ -108,9 +108,9 @@ impl RequestContext<'_> {
         if let Outcome::Stored(_, object) = outcome
             && self.accept == Accept::default()
         {
-            return media::json_bytes(code, codec::bytes(&self.served, object));
+            return media::json_bytes(code, object.json());
         }
-        let value = outcome.value(&self.served);
+        let value = outcome.value();
         if value["kind"] == "Status" {
             return media::tree(code, &value);
         }

@@ -128,12 +128,8 @@ impl Definitions {
         else {
             return 0;
         };
-        let version = resource
-            .versions
-            .first()
-            .map(|v| v.name.clone())
-            .unwrap_or_default();
-        let Some(served) = registry.find(&resource.group, &version, &resource.plural) else {
+        let version = &resource.version.name;
+        let Some(served) = registry.find(&resource.group, version, &resource.plural) else {
             return 0;
         };
         let present = resource.collection.present("");

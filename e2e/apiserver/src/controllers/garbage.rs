@@ -88,7 +88,7 @@ impl Garbage {
         let resource = all
             .iter()
             .find(|r| r.group == *group && r.plural == *plural)?;
-        let served = registry.find(group, &resource.versions.first()?.name, plural)?;
+        let served = registry.find(group, &resource.version.name, plural)?;
         let object = served.resource.collection.get(key)?;
         Some((served, object))
     }

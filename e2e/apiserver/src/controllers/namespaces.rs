@@ -130,13 +130,10 @@ impl Namespaces {
         let prefix = format!("{namespace}/");
         let mut is_empty = true;
         for resource in registry.all().iter() {
-            let version = resource
-                .versions
-                .first()
-                .filter(|v| v.verbs.iter().any(|v| v == "delete"));
-            let Some(version) = version.filter(|_| resource.namespaced) else {
+            let version = &resource.version;
+            if !resource.namespaced || !version.verbs.iter().any(|v| v == "delete") {
                 continue;
-            };
+            }
             let Some(served) = registry.find(&resource.group, &version.name, &resource.plural)
             else {
                 continue;

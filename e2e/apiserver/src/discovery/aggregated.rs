@@ -91,13 +91,8 @@ fn item(all: &[Arc<Resource>], group: &Group) -> Value {
         .map(|name| {
             let mut resources: Vec<Value> = all
                 .iter()
-                .filter(|r| r.group == group.name)
-                .filter_map(|r| {
-                    r.versions
-                        .iter()
-                        .find(|v| v.name == *name)
-                        .map(|v| entry(r, v))
-                })
+                .filter(|r| r.group == group.name && r.version.name == *name)
+                .map(|r| entry(r, &r.version))
                 .collect();
             resources.sort_by(|a, b| a["resource"].as_str().cmp(&b["resource"].as_str()));
             json!({ "version": name, "resources": resources, "freshness": "Current" })

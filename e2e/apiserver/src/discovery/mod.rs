@@ -55,10 +55,9 @@ fn groups_of(all: &[Arc<Resource>]) -> Vec<Group> {
                 });
                 groups.len() - 1
             });
-        for version in &resource.versions {
-            if !groups[at].versions.contains(&version.name) {
-                groups[at].versions.push(version.name.clone());
-            }
+        let version = &resource.version.name;
+        if !groups[at].versions.contains(version) {
+            groups[at].versions.push(version.clone());
         }
     }
     for group in &mut groups {
@@ -147,8 +146,8 @@ pub fn version(server: &Server, group: &str, version: &str) -> Result<Response<B
     let all = server.registry.all();
     let mut resources = Vec::new();
     for resource in all.iter().filter(|r| r.group == group) {
-        if let Some(found) = resource.versions.iter().find(|v| v.name == version) {
-            resources.extend(classic(resource, found));
+        if resource.version.name == version {
+            resources.extend(classic(resource, &resource.version));
         }
     }
     // Custom resources keep the order of their CRDs.
@@ -201,10 +200,13 @@ fn classic(resource: &Resource, version: &Version) -> Vec<Value> {
         .collect()
 }
 
-/// Returns a value that changes with the storage version; clients only compare it.
+/// Returns a value that changes with the version; clients only compare it.
 fn storage_hash(resource: &Resource) -> String {
     use base64::Engine;
-    let text = format!("{}/{}/{}", resource.group, resource.storage, resource.kind);
+    let text = format!(
+        "{}/{}/{}",
+        resource.group, resource.version.name, resource.kind
+    );
     // FNV-1a: short, stable, and nobody's secret.
     let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| {
         (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3)

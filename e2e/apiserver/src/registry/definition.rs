@@ -12,7 +12,6 @@ use crate::table::Columns;
 use crate::wire::conditions::set;
 use crate::wire::field_error::FieldError;
 use crate::wire::metadata;
-use crate::wire::versions::priority;
 
 /// Verbs of custom resources, in the order of a real server's discovery.
 const VERBS: [&str; 8] = [
@@ -53,20 +52,8 @@ pub fn resource(store: &Store, crd: &Value) -> Result<Resource, FieldError> {
     let names = names(crd);
     let group = text(&crd["spec"]["group"]);
     let plural = text(&names["plural"]);
-    let mut versions = Vec::new();
-    let mut storage = String::new();
-    for version in crd["spec"]["versions"].as_array().into_iter().flatten() {
-        let name = text(&version["name"]);
-        if version["storage"] == true {
-            storage.clone_from(&name);
-        }
-        if version["served"] != true {
-            continue;
-        }
-        versions.push(self::version(crd, version, &group, &names, name)?);
-    }
-    versions.sort_by_key(|v| std::cmp::Reverse(priority(&v.name)));
     Ok(Resource {
+        version: version(crd, &group, &names)?,
         collection: store.collection(&collection_name(&group, &plural)),
         kind: text(&names["kind"]),
         list_kind: text(&names["listKind"]),
@@ -74,8 +61,6 @@ pub fn resource(store: &Store, crd: &Value) -> Result<Resource, FieldError> {
         short_names: texts(&names["shortNames"]),
         categories: texts(&names["categories"]),
         namespaced: crd["spec"]["scope"] == "Namespaced",
-        versions,
-        storage,
         facts: KindFacts::CUSTOM,
         custom: Some(Custom {
             crd: metadata::text(crd, "name").to_owned(),
@@ -85,13 +70,10 @@ pub fn resource(store: &Store, crd: &Value) -> Result<Resource, FieldError> {
     })
 }
 
-fn version(
-    crd: &Value,
-    version: &Value,
-    group: &str,
-    names: &Value,
-    name: String,
-) -> Result<Version, FieldError> {
+/// Returns the version of a CRD, which has one.
+fn version(crd: &Value, group: &str, names: &Value) -> Result<Version, FieldError> {
+    let version = &crd["spec"]["versions"][0];
+    let name = text(&version["name"]);
     let strings = |list: &[&str]| list.iter().map(|&s| s.to_owned()).collect::<Vec<_>>();
     let mut subresources = Vec::new();
     if version["subresources"]["status"].is_object() {

@@ -16,7 +16,7 @@ use crate::store::{Collection, Store};
 use crate::table::Columns;
 use crate::wire::status_error::GroupName;
 
-/// A resource with all its versions.
+/// A resource.
 #[derive(Debug)]
 pub struct Resource {
     /// API group, empty for the core group.
@@ -35,10 +35,8 @@ pub struct Resource {
     pub categories: Vec<String>,
     /// Whether objects live in namespaces.
     pub namespaced: bool,
-    /// Served versions, best first.
-    pub versions: Vec<Version>,
-    /// The version that objects are stored in.
-    pub storage: String,
+    /// The version that is served, in which objects are stored.
+    pub version: Version,
     /// What the kind does differently.
     pub facts: KindFacts,
     /// The definition, if the resource is a custom one.
@@ -54,7 +52,7 @@ pub struct Custom {
     pub crd: String,
 }
 
-/// One served version of a resource.
+/// The served version of a resource.
 #[derive(Debug)]
 pub struct Version {
     /// `v1`.
@@ -129,28 +127,22 @@ impl Version {
     }
 }
 
-/// A resource together with the version that a request speaks.
+/// A resource that a request speaks of in the version that is served.
 #[derive(Debug, Clone)]
 pub struct Served {
     /// The resource.
     pub resource: Arc<Resource>,
-    index: usize,
 }
 
 impl Served {
     /// Returns the version that is spoken.
     pub fn version(&self) -> &Version {
-        &self.resource.versions[self.index]
+        &self.resource.version
     }
 
     /// `apps/v1`.
     pub fn api_version(&self) -> String {
         self.resource.api_version(&self.version().name)
-    }
-
-    /// Returns whether the version spoken is the one stored.
-    pub fn is_storage(&self) -> bool {
-        self.version().name == self.resource.storage
     }
 }
 
@@ -163,15 +155,8 @@ pub struct Registry {
 impl Registry {
     /// Returns a registry of the built-in resources.
     pub fn new(store: &Store) -> Self {
-        let mut resources: Vec<Resource> = Vec::new();
-        for kind in catalog::all() {
-            let version = builtin_version(kind);
-            let same = |r: &&mut Resource| r.group == kind.group && r.plural == kind.plural;
-            if let Some(resource) = resources.iter_mut().find(same) {
-                resource.versions.push(version);
-                continue;
-            }
-            resources.push(Resource {
+        let builtin = |kind: &'static catalog::Kind| {
+            Arc::new(Resource {
                 group: kind.group.to_owned(),
                 plural: kind.plural.to_owned(),
                 kind: kind.kind.to_owned(),
@@ -180,15 +165,15 @@ impl Registry {
                 short_names: owned(kind.short_names),
                 categories: owned(kind.categories),
                 namespaced: kind.namespaced,
-                versions: vec![version],
-                storage: kind.version.to_owned(),
+                version: builtin_version(kind),
                 facts: KindFacts::of(kind.group, kind.plural),
                 custom: None,
                 collection: store.collection(&collection_name(kind.group, kind.plural)),
-            });
-        }
+            })
+        };
+        let resources = catalog::all().iter().map(builtin).collect();
         Self {
-            resources: RwLock::new(Arc::new(resources.into_iter().map(Arc::new).collect())),
+            resources: RwLock::new(Arc::new(resources)),
         }
     }
 
@@ -199,26 +184,20 @@ impl Registry {
 
     /// Returns the resource behind a path.
     pub fn find(&self, group: &str, version: &str, plural: &str) -> Option<Served> {
-        let all = self.all();
-        let resource = all
-            .iter()
-            .find(|r| r.plural == plural && r.group == group)?;
-        let index = resource.versions.iter().position(|v| v.name == version)?;
-        Some(Served {
-            resource: Arc::clone(resource),
-            index,
-        })
+        self.served(version, |r| r.plural == plural && r.group == group)
     }
 
     /// Returns the resource of a kind.
     pub fn of_kind(&self, api_version: &str, kind: &str) -> Option<Served> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        self.served(version, |r| r.kind == kind && r.group == group)
+    }
+
+    fn served(&self, version: &str, is: impl Fn(&Resource) -> bool) -> Option<Served> {
         let all = self.all();
-        let resource = all.iter().find(|r| r.kind == kind && r.group == group)?;
-        let index = resource.versions.iter().position(|v| v.name == version)?;
+        let found = all.iter().find(|r| r.version.name == version && is(r))?;
         Some(Served {
-            resource: Arc::clone(resource),
-            index,
+            resource: Arc::clone(found),
         })
     }
 
@@ -226,7 +205,7 @@ impl Registry {
     pub fn has_version(&self, group: &str, version: &str) -> bool {
         self.all()
             .iter()
-            .any(|r| r.group == group && r.versions.iter().any(|v| v.name == version))
+            .any(|r| r.group == group && r.version.name == version)
     }
 
     /// Puts a custom resource in the place of the one its CRD defined before.

@@ -45,83 +45,46 @@ pub fn check_crd(crd: &Value) -> Vec<FieldError> {
         )),
     }
     let versions = spec["versions"].as_array().map_or(&[][..], Vec::as_slice);
-    for (index, version) in versions.iter().enumerate() {
-        // What all versions share is checked where older versions of the API had it: above the
-        // versions.
-        let shared = |field: &str| versions.iter().all(|other| other[field] == version[field]);
-        let at = format!("spec.versions[{index}]");
-        if shared("schema") && version["schema"].is_object() {
-            if index == 0 {
-                check_schema(version, "spec.validation", &at, &mut errors);
-            }
-        } else {
-            check_schema(version, &format!("{at}.schema"), &at, &mut errors);
+    match versions {
+        [version] if version["served"] == true && version["storage"] == true => {
+            check_version(version, &mut errors);
         }
-        let above = |field: &str| {
-            if shared(field) {
-                "spec".to_owned()
-            } else {
-                at.clone()
-            }
-        };
-        check_columns(version, &above("additionalPrinterColumns"), &mut errors);
-        if !version["name"].as_str().is_some_and(is_1035) {
+        _ => {
+            let detail = "must be one version, which is served and stored, in this API";
             errors.push(FieldError::invalid(
-                format!("{at}.name"),
-                &version["name"],
-                LABEL_1035,
+                "spec.versions",
+                &spec["versions"],
+                detail,
             ));
         }
     }
-    let duplicated = versions
-        .iter()
-        .enumerate()
-        .any(|(i, v)| versions[..i].iter().any(|w| w["name"] == v["name"]));
-    if duplicated {
-        let detail = "must contain unique version names";
-        errors.push(FieldError::invalid(
-            "spec.versions",
-            &spec["versions"],
-            detail,
-        ));
-    }
-    if versions
-        .iter()
-        .filter(|version| version["storage"] == true)
-        .count()
-        != 1
-    {
-        let detail = "must have exactly one version marked as storage version";
-        errors.push(FieldError::invalid(
-            "spec.versions",
-            &spec["versions"],
-            detail,
-        ));
-    }
     check_names(&spec["names"], &mut errors);
-    check_stored(&crd["status"]["storedVersions"], versions, &mut errors);
     errors
 }
 
-/// Versions in which objects may be stored stay among the versions.
-fn check_stored(stored: &Value, versions: &[Value], errors: &mut Vec<FieldError>) {
-    let path = "status.storedVersions";
-    let Some(stored) = stored.as_array() else {
-        return;
-    };
-    if stored.is_empty() {
-        let detail = "must have at least one stored version";
-        errors.push(FieldError::invalid(path, &Value::Null, detail));
+/// Checks the version of a CRD. Schema and columns are checked where older versions of the API had
+/// them: above the versions.
+fn check_version(version: &Value, errors: &mut Vec<FieldError>) {
+    let schema = &version["schema"]["openAPIV3Schema"];
+    if schema.is_object() {
+        let path = "spec.validation.openAPIV3Schema";
+        errors.extend(structural::faults(schema, path));
+    } else {
+        let path = "spec.versions[0].schema.openAPIV3Schema";
+        errors.push(FieldError::required(path, "schemas are required"));
     }
-    for (index, stored) in stored.iter().enumerate() {
-        if versions.iter().all(|version| version["name"] != *stored) {
-            let name = stored.as_str().unwrap_or_default();
-            let detail = format!(
-                "missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions until a storage migration ensures no data remains persisted in {name} and removes {name} from status.storedVersions"
-            );
-            let path = format!("{path}[{index}]");
-            errors.push(FieldError::invalid(path, stored, detail));
-        }
+    let columns = version["additionalPrinterColumns"].as_array();
+    for (index, column) in columns.into_iter().flatten().enumerate() {
+        let path = format!("spec.additionalPrinterColumns[{index}]");
+        check_column(column, &path, errors);
+    }
+    let name = &version["name"];
+    if !name.as_str().is_some_and(is_1035) {
+        errors.push(FieldError::invalid(
+            "spec.versions[0].name",
+            name,
+            LABEL_1035,
+        ));
     }
 }
 
@@ -159,32 +122,6 @@ fn check_names(names: &Value, errors: &mut Vec<FieldError>) {
             &names["listKind"],
             detail,
         ));
-    }
-}
-
-fn check_schema(version: &Value, path: &str, at: &str, errors: &mut Vec<FieldError>) {
-    let schema = &version["schema"]["openAPIV3Schema"];
-    if schema.is_object() {
-        let path = format!("{path}.openAPIV3Schema");
-        errors.extend(structural::faults(schema, &path));
-    } else {
-        let path = format!("{at}.schema.openAPIV3Schema");
-        errors.push(FieldError::required(path, "schemas are required"));
-    }
-}
-
-fn check_columns(version: &Value, path: &str, errors: &mut Vec<FieldError>) {
-    for (index, column) in version["additionalPrinterColumns"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .enumerate()
-    {
-        check_column(
-            column,
-            &format!("{path}.additionalPrinterColumns[{index}]"),
-            errors,
-        );
     }
 }
 

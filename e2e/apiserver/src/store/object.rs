@@ -258,13 +258,6 @@ impl Object {
         &self.frame[self.change.prefix().len()..self.frame.len() - FRAME_END.len()]
     }
 
-    /// Returns whether the object is stored in this version of its kind.
-    pub fn is_in(&self, api_version: &str) -> bool {
-        let rest = self.json_bytes().strip_prefix(br#"{"apiVersion":""#);
-        let rest = rest.and_then(|rest| rest.strip_prefix(api_version.as_bytes()));
-        rest.is_some_and(|rest| rest.starts_with(b"\""))
-    }
-
     /// Returns the object's JSON after `apiVersion` and `kind`: starts at `"metadata"`, ends with
     /// the closing brace.
     pub fn rest(&self) -> &[u8] {

@@ -51,10 +51,7 @@ pub async fn dispatch(
         Ok(Prepared::from(new))
     })
     .await?;
-    Ok(Outcome::Tree(
-        StatusCode::OK,
-        of(&outcome.value(&context.served)),
-    ))
+    Ok(Outcome::Tree(StatusCode::OK, of(&outcome.value())))
 }
 
 fn replicas(context: &RequestContext<'_>, scale: &Value) -> Result<i64, StatusError> {

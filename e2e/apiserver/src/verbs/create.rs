@@ -105,14 +105,9 @@ pub async fn insert(
             return Ok(Outcome::Tree(StatusCode::CREATED, object));
         }
         // Only a generated name gets another chance.
-        let wanted = if attempt < attempts {
-            object.clone()
-        } else {
-            std::mem::take(&mut object)
-        };
         match resource
             .collection
-            .put(draft(served, wanted)?, Expect::Absent)
+            .put(draft(served, &object)?, Expect::Absent)
         {
             Ok(stored) => {
                 // A namespace may have begun to go since it was looked at; what came late goes with

@@ -11,7 +11,6 @@ use super::write::{draft, options};
 use crate::admission;
 use crate::context::{Outcome, RequestContext};
 use crate::kinds::strategy;
-use crate::registry::codec;
 use crate::store::{Expect, Object};
 use crate::wire::field_error::FieldError;
 use crate::wire::media;
@@ -178,7 +177,7 @@ pub async fn collection(context: &RequestContext<'_>, body: &[u8]) -> Result<Out
     let (objects, version) = read::selected(context)?;
     let mut items = Vec::with_capacity(objects.len());
     for object in objects {
-        let mut item = codec::to_request(&context.served, object.value());
+        let mut item = object.value();
         if let Some(members) = item
             .as_object_mut()
             .filter(|_| context.served.resource.custom.is_none())
@@ -226,7 +225,7 @@ pub async fn delete(
             .collection
             .get(&key)
             .ok_or_else(|| StatusError::not_found(resource.name(), name))?;
-        let old = codec::to_request(&context.served, stored.value());
+        let old = stored.value();
         check_preconditions(context, name, &old, options)?;
         let now = context.server.clock.now();
         if !is_pending(context, &old, options, now) {
@@ -332,7 +331,7 @@ fn step(
             return Ok(Some(Outcome::Tree(StatusCode::OK, new)));
         }
         let put = resource.collection.put(
-            draft(&context.served, new)?,
+            draft(&context.served, &new)?,
             Expect::Version(stored.version),
         );
         return Ok(put.ok().map(|written| {
@@ -343,7 +342,7 @@ fn step(
     if !options.dry_run {
         match resource
             .collection
-            .remove(draft(&context.served, new.clone())?, stored.version)
+            .remove(draft(&context.served, &new)?, stored.version)
         {
             Ok(gone) => {
                 context.server.removed(resource, &gone);

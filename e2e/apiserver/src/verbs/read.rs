@@ -296,7 +296,7 @@ async fn write(context: &RequestContext<'_>, page: Page, counted: bool) -> Respo
         return compact(context, &kind, page.objects, &metadata).await;
     }
     let objects = page.objects.iter();
-    let items = objects.map(|o| codec::to_request(&context.served, o.value()));
+    let items = objects.map(|object| object.value());
     let items: Vec<Value> = items.collect();
     let list = match context.accept.form {
         Form::Table => context.table(&items.iter().collect::<Vec<_>>(), metadata),
@@ -333,7 +333,7 @@ async fn compact(
         while piece.len() < PIECE
             && let Some(object) = objects.next()
         {
-            codec::compact_item(&context.served, kind, &object, &mut piece);
+            kind.item(object.json_bytes(), &mut piece);
         }
         length += piece.len();
         pieces.push_back(Bytes::from(piece));

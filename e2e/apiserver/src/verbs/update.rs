@@ -12,7 +12,6 @@ use crate::admission::{self, Operation, Written};
 use crate::apply;
 use crate::context::{Outcome, RequestContext};
 use crate::kinds::{scale, strategy};
-use crate::registry::codec;
 use crate::registry::kind_facts::Generation;
 use crate::store::{Expect, Object};
 use crate::wire::field_error::FieldError;
@@ -106,7 +105,7 @@ pub async fn update_with(
     let resource = &context.served.resource;
     for _ in 0..ATTEMPTS {
         let stored = context.stored()?;
-        let old = codec::to_request(&context.served, stored.value());
+        let old = stored.value();
         let prepared = change(&old)?;
         check_version(context, &old, &prepared.object)?;
         if let Some(outcome) = commit(context, &stored, &old, prepared).await? {
@@ -215,7 +214,7 @@ async fn commit(
         // The answer is the object as it was written last; the watch sees the deletion only.
         return Ok(resource
             .collection
-            .remove(draft(served, new.clone())?, stored.version)
+            .remove(draft(served, &new)?, stored.version)
             .ok()
             .map(|gone| {
                 context.server.removed(resource, &gone);
@@ -224,7 +223,7 @@ async fn commit(
     }
     match resource
         .collection
-        .put(draft(served, new)?, Expect::Version(stored.version))
+        .put(draft(served, &new)?, Expect::Version(stored.version))
     {
         Ok(stored) => {
             context.server.written(resource, &stored);

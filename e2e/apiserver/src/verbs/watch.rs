@@ -295,7 +295,6 @@ impl Follower {
                         "resourceVersion".to_owned(),
                         event.object.version.to_string().into(),
                     );
-                    let last = codec::to_request(&self.served, last);
                     self.tree(Change::Deleted, last, out);
                 }
             }
@@ -304,19 +303,15 @@ impl Follower {
     }
 
     fn show(&mut self, change: Change, object: &Object, out: &mut Vec<u8>) {
-        let as_stored = codec::as_stored(&self.served, object);
-        if let Some(kind) = &self.compact
-            && as_stored
-        {
+        if let Some(kind) = &self.compact {
             kind.frame(change.name(), object.json_bytes(), out);
-        } else if self.accept.form != Form::Object || self.compact.is_some() {
-            let value = codec::to_request(&self.served, object.value());
-            self.tree(change, value, out);
-        } else if as_stored && object.change() == change {
+        } else if self.accept.form != Form::Object {
+            self.tree(change, object.value(), out);
+        } else if object.change() == change {
             out.extend_from_slice(object.frame());
         } else {
             out.extend_from_slice(change.prefix());
-            out.extend_from_slice(&codec::bytes(&self.served, object));
+            out.extend_from_slice(object.json_bytes());
             out.extend_from_slice(FRAME_END);
         }
     }

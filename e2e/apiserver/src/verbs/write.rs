@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 
 use crate::context::RequestContext;
 use crate::registry::Served;
-use crate::registry::codec;
 use crate::registry::fields;
 use crate::store::{Draft, Head};
 use crate::wire::field_error::FieldError;
@@ -91,14 +90,13 @@ pub fn options(context: &RequestContext<'_>, kind: &str) -> Result<WriteOptions,
     ))
 }
 
-/// Returns an object of the request's version, ready for the store.
-pub fn draft(served: &Served, object: Value) -> Result<Draft, StatusError> {
+/// Returns an object, ready for the store.
+pub fn draft(served: &Served, object: &Value) -> Result<Draft, StatusError> {
     let resource = &served.resource;
-    let object = codec::to_storage(served, object);
     let key = resource.key(
-        metadata::text(&object, "namespace"),
-        metadata::text(&object, "name"),
+        metadata::text(object, "namespace"),
+        metadata::text(object, "name"),
     );
-    let head = Head::of(Arc::from(key), &object, fields::of(resource, &object));
-    Draft::new(head, &object).map_err(StatusError::internal)
+    let head = Head::of(Arc::from(key), object, fields::of(resource, object));
+    Draft::new(head, object).map_err(StatusError::internal)
 }
