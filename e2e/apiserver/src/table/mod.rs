@@ -78,8 +78,8 @@ impl Columns {
     }
 }
 
-/// Returns a `meta.k8s.io/v1` Table of `items`, each row with the metadata of its object. The caller
-/// adds `metadata` (resourceVersion, continue, remainingItemCount).
+/// Returns a `meta.k8s.io/v1` Table of `items`, each row with the metadata of its object. The
+/// caller adds `metadata` (resourceVersion, continue, remainingItemCount).
 pub fn table(columns: &Columns, items: &[&Value], now: Timestamp) -> Value {
     let row = |object: &&Value| {
         let shown = json!({

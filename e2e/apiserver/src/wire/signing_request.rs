@@ -41,7 +41,7 @@ pub fn read(encoded: &Value) -> Result<Request, String> {
     let groups: Vec<String> = info.subject.iter_organization().map(text).collect();
     let names: Vec<&str> = groups.iter().map(String::as_str).collect();
     Ok(Request {
-        subject: x509::signed_subject(&name, &names),
+        subject: x509::subject(&name, &names),
         key: info.subject_pki.raw.to_vec(),
         groups,
     })

@@ -81,20 +81,9 @@ pub fn certificate(tbs: Vec<u8>, signature: &[u8]) -> Vec<u8> {
     sequence(&[tbs, algorithm(), tlv(0x03, &bits)])
 }
 
-/// Returns a subject: the groups as organizations, the name as common name.
-pub fn subject(name: &str, groups: &[&str]) -> Vec<u8> {
-    let attribute = |id: &[u8], text: &str| {
-        let pair = sequence(&[tlv(0x06, id), tlv(0x0c, text.as_bytes())]);
-        tlv(0x31, &pair)
-    };
-    let mut parts: Vec<Vec<u8>> = groups.iter().map(|g| attribute(ORGANIZATION, g)).collect();
-    parts.push(attribute(COMMON_NAME, name));
-    sequence(&parts)
-}
-
 /// Returns a subject as Kubernetes' signer writes it, whatever the request looked like: all groups
 /// in one set, texts as narrow as they can be (Go: `crypto/x509/pkix`, `encoding/asn1`).
-pub fn signed_subject(name: &str, groups: &[&str]) -> Vec<u8> {
+pub fn subject(name: &str, groups: &[&str]) -> Vec<u8> {
     let pair = |id: &[u8], text: &str| {
         let narrow = text
             .bytes()
