@@ -8,17 +8,13 @@ mod helm;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use k8s_openapi::api::rbac::v1::ClusterRole;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
-use muster_e2e::harness::objects::{create, list, merge, typed};
+use kube::api::PostParams;
+use muster_e2e::harness::objects::{create, delete, list, merge, typed};
 use muster_e2e::harness::test_bed::until;
-use muster_shared::api::cluster::Cluster;
-use muster_shared::api::work::Work;
 use muster_shared::certificate::hash::Hash;
 use muster_shared::certificate::request::NewKey;
 use muster_shared::certificate::subject;
-use muster_shared::k8s::{
-    Api, CertificateSigningRequest, ConfigMap, Namespace, ObjectMeta, ResourceExt, ServiceAccount,
-};
+use muster_shared::k8s::{Api, ConfigMap, Namespace, ResourceExt, ServiceAccount};
 use serde_json::{Value, json};
 
 use bench::{Bench, SECRET};
@@ -57,7 +53,7 @@ async fn a_member_joins_by_a_token_and_leaves_nothing_behind_when_it_goes() {
         bench.secrets().get_opt(SECRET).await.unwrap().is_none(),
         "{said}"
     );
-    let roles: Api<ClusterRole> = Api::all(bench.client.clone());
+    let roles: Api<ClusterRole> = bench.all();
     let roles = list(&roles).await;
     let left: Vec<String> = roles.iter().map(ResourceExt::name_any).collect();
     assert!(!left.iter().any(|it| it.contains("m1")), "{left:?}");
@@ -83,36 +79,18 @@ async fn a_token_brings_the_cluster_that_it_is_for_and_no_other() {
     // A token for any cluster is for new ones.
     let any = bench.invitation(&[]).await;
     bench.is_issued(&bench.ask(&any, "m3").await).await;
-    let cluster = Cluster {
-        metadata: ObjectMeta {
-            name: Some("m3".to_owned()),
-            ..ObjectMeta::default()
-        },
-        ..serde_json::from_value(serde_json::json!({"metadata": {}, "spec": {"syncMode": "Pull"}}))
-            .unwrap()
-    };
-    let made = bench
-        .clusters()
-        .create(&PostParams::default(), &cluster)
-        .await;
-    made.unwrap();
-    until(
-        &bench.clusters(),
-        "m3",
-        "the control plane has seen it",
-        |it| !it.finalizers().is_empty(),
-    )
-    .await;
+    let clusters = bench.clusters();
+    let cluster = json!({"metadata": {"name": "m3"}, "spec": {"syncMode": "Pull"}});
+    create(&clusters, cluster).await;
+    let what = "the control plane has seen it";
+    until(&clusters, "m3", what, |it| !it.finalizers().is_empty()).await;
     let why = bench.is_left(&bench.ask(&any, "m3").await).await;
     assert!(why.contains("which is there already"), "{why}");
 
     // A Cluster that is being removed still has Works, and roles to read them.
-    let hold = serde_json::json!({"metadata": {"finalizers": ["example.com/hold"]}});
-    let (clusters, params) = (bench.clusters(), PatchParams::default());
-    let patched = clusters.patch("m3", &params, &Patch::Merge(hold)).await;
-    patched.unwrap();
-    let gone = clusters.delete("m3", &DeleteParams::default()).await;
-    gone.unwrap();
+    let hold = json!({"metadata": {"finalizers": ["example.com/hold"]}});
+    merge(&clusters, "m3", hold).await;
+    delete(&clusters, "m3").await;
     let why = bench.is_left(&bench.ask(&any, "m3").await).await;
     assert!(why.contains("which is there already"), "{why}");
 
@@ -180,15 +158,12 @@ async fn a_registration_that_fails_changes_nothing_and_says_why() {
     }
 
     // Another member has the name: its access stays as it is (Karmada takes it away).
-    let id = serde_json::json!({"metadata": {"name": "m1"}, "spec": {"syncMode": "Pull", "id": "somebody else"}});
-    let made = bench
-        .clusters()
-        .create(&PostParams::default(), &typed(id))
-        .await;
-    made.unwrap();
+    let id =
+        json!({"metadata": {"name": "m1"}, "spec": {"syncMode": "Pull", "id": "somebody else"}});
+    create(&bench.clusters(), id).await;
     let error = bench.register(&line).await.unwrap_err().to_string();
     assert!(error.contains("another member called \"m1\""), "{error}");
-    let roles: Api<ClusterRole> = Api::all(bench.client.clone());
+    let roles: Api<ClusterRole> = bench.all();
     assert!(roles.get_opt("muster:agent:m1").await.unwrap().is_some());
 }
 
@@ -203,7 +178,7 @@ async fn a_member_that_pins_one_of_two_authorities_joins_and_trusts_the_other_wi
     let another = params.self_signed(&rcgen::KeyPair::generate().unwrap());
     let another = another.unwrap().pem();
 
-    let maps: Api<ConfigMap> = Api::namespaced(bench.client.clone(), "kube-public");
+    let maps: Api<ConfigMap> = bench.within("kube-public");
     let of = |map: &ConfigMap, key: &str| map.data.as_ref().unwrap()[key].clone();
     let (id, _) = line[3].split_once('.').unwrap();
     let signature = format!("jws-kubeconfig-{id}");
@@ -232,8 +207,7 @@ async fn a_member_that_pins_one_of_two_authorities_joins_and_trusts_the_other_wi
     pinned[at.unwrap() + 1] = pin;
     let refused = format!("{:#}", bench.register(&pinned).await.unwrap_err());
     assert!(refused.contains("verified connection"), "{refused}");
-    let requests: Api<CertificateSigningRequest> = Api::all(bench.client.clone());
-    let asked = list(&requests).await;
+    let asked = list(&bench.requests()).await;
     assert!(asked.is_empty(), "{asked:?}");
 
     bench.register(&line).await.unwrap();
@@ -249,23 +223,17 @@ async fn a_member_that_pins_one_of_two_authorities_joins_and_trusts_the_other_wi
 async fn a_member_with_workloads_stays_unless_that_is_forced() {
     let bench = Bench::start("stays").await;
     bench.invitation(&["--cluster-name", "m1"]).await;
-    let cluster = serde_json::json!({"metadata": {"name": "m1"}, "spec": {"syncMode": "Pull"}});
-    let cluster: Cluster = serde_json::from_value(cluster).unwrap();
-    let made = bench
-        .clusters()
-        .create(&PostParams::default(), &cluster)
-        .await;
-    made.unwrap();
-    let works: Api<Work> = Api::namespaced(bench.client.clone(), "karmada-es-m1");
-    let work =
-        serde_json::json!({"metadata": {"name": "web"}, "spec": {"workload": {"manifests": []}}});
+    let cluster = json!({"metadata": {"name": "m1"}, "spec": {"syncMode": "Pull"}});
+    create(&bench.clusters(), cluster).await;
+    let works = bench.works("m1");
+    let work = json!({"metadata": {"name": "web"}, "spec": {"workload": {"manifests": []}}});
     create(&works, work).await;
 
     let refused = bench.at_fleet(&["unregister", "m1"]).await.unwrap_err();
     assert!(refused.to_string().contains("[\"web\"]"), "{refused}");
     let cluster = bench.clusters().get("m1").await.unwrap();
     assert!(cluster.metadata.deletion_timestamp.is_none());
-    let roles: Api<ClusterRole> = Api::all(bench.client.clone());
+    let roles: Api<ClusterRole> = bench.all();
     assert!(roles.get_opt("muster:agent:m1").await.unwrap().is_some());
 
     // No agent of this member was ever heard of: nobody could carry its removal out, so that it is
@@ -279,10 +247,10 @@ async fn a_member_with_workloads_stays_unless_that_is_forced() {
 async fn a_member_that_leaves_keeps_the_accounts_of_its_other_fleet() {
     let bench = Bench::start("two-fleets").await;
     bench.invitation(&["--cluster-name", "m1"]).await;
-    let namespaces: Api<Namespace> = Api::all(bench.client.clone());
+    let namespaces: Api<Namespace> = bench.all();
     let id = namespaces.get("kube-system").await.unwrap().uid();
     let of_member: Api<Namespace> = Api::all(bench.member.client.clone());
-    let namespace = serde_json::json!({"metadata": {"name": "karmada-cluster"}});
+    let namespace = json!({"metadata": {"name": "karmada-cluster"}});
     let params = PostParams {
         field_manager: Some("muster-agent".to_owned()),
         ..PostParams::default()
@@ -294,7 +262,7 @@ async fn a_member_that_leaves_keeps_the_accounts_of_its_other_fleet() {
         ("karmada-m1", id),
         ("karmada-impersonator", Some("other".to_owned())),
     ] {
-        let account = serde_json::json!({"metadata": {"name": name, "labels": {"karmada.io/system": "true"},
+        let account = json!({"metadata": {"name": name, "labels": {"karmada.io/system": "true"},
             "annotations": {"work.muster.io/fleet": fleet}}});
         accounts.create(&params, &typed(account)).await.unwrap();
     }
