@@ -1,6 +1,5 @@
 //! `kubectl muster check`: all green after an installation, and a line for each broken thing.
 
-use kube::api::{Patch, PatchParams, PostParams};
 use std::path::Path;
 
 use kube::config::Kubeconfig;
@@ -12,7 +11,9 @@ use muster_kubectl::Reply;
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::policy::PropagationPolicy;
 use muster_shared::api::taint_policy::ClusterTaintPolicy;
-use muster_shared::k8s::{Api, ClusterRoleBinding, Deployment, Secret};
+use muster_shared::k8s::{
+    Api, ClusterRole, ClusterRoleBinding, Deployment, Secret, ServiceAccount,
+};
 use serde_json::{Value, json};
 
 use crate::support::kubectl;
@@ -92,30 +93,25 @@ impl Fleet {
     /// Creates what the README has people apply: a taint policy, and an application with its
     /// policy.
     async fn place(&self) {
-        let client = &self.bed.client;
-        let policies: Api<ClusterTaintPolicy> = Api::all(client.clone());
         let matched = json!([{"conditionType": "Ready", "operator": "In", "statusValues": ["False", "Unknown"]}]);
         let taint = json!([{"key": "example.com/failed", "effect": "PreferNoExecute"}]);
         let policy = json!({
             "metadata": {"name": "failed-clusters"},
             "spec": {"matchConditions": matched, "taintsToAdd": taint},
         });
-        create(&policies, policy).await;
+        create::<ClusterTaintPolicy>(&self.bed.all(), policy).await;
         self.policy("web", "web").await;
-        let deployments: Api<Deployment> = Api::namespaced(client.clone(), "default");
         let pod = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "web", "image": "web"}]}});
         let deployment = json!({
             "metadata": {"name": "web"},
             "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": pod},
         });
-        create(&deployments, deployment).await;
-        let bindings: Api<ResourceBinding> = Api::namespaced(client.clone(), "default");
+        create::<Deployment>(&self.bed.here(), deployment).await;
         let placed = |it: &ResourceBinding| !it.spec.clusters.is_empty();
-        until(&bindings, "web-deployment", "it is placed", placed).await;
+        until::<ResourceBinding>(&self.bed.here(), "web-deployment", "it is placed", placed).await;
     }
 
     async fn policy(&self, name: &str, deployment: &str) {
-        let policies: Api<PropagationPolicy> = Api::namespaced(self.bed.client.clone(), "default");
         let policy = json!({
             "metadata": {"name": name},
             "spec": {
@@ -124,12 +120,11 @@ impl Fleet {
                 "failover": {"cluster": {}},
             },
         });
-        create(&policies, policy).await;
+        create::<PropagationPolicy>(&self.bed.here(), policy).await;
     }
 
     /// Creates the objects that the agent's chart makes in the member.
     async fn install_chart(&self) {
-        let _params = PostParams::default();
         let secrets: Api<Secret> = Api::namespaced(self.member.client.clone(), NAMESPACE);
         let text = serde_json::to_string(&self.agents_access).unwrap();
         let secret = json!({"metadata": {"name": "muster-fleet-kubeconfig"}, "stringData": {"kubeconfig": text}});
@@ -149,11 +144,7 @@ impl Fleet {
         let deployments: Api<Deployment> = Api::namespaced(self.member.client.clone(), NAMESPACE);
         create(&deployments, deployment).await;
         let status = json!({"status": {"replicas": 2, "readyReplicas": 2}});
-        let (params, status) = (PatchParams::default(), Patch::Merge(status));
-        deployments
-            .patch_status("muster-agent", &params, &status)
-            .await
-            .unwrap();
+        merge_status(&deployments, "muster-agent", status).await;
     }
 }
 
@@ -240,8 +231,7 @@ async fn after_an_installation_everything_is_green_and_each_broken_thing_has_its
         answer.text
     );
     fleet.control_plane.take().unwrap().stop().await.unwrap();
-    let bindings: Api<ClusterRoleBinding> = Api::all(fleet.bed.client.clone());
-    delete(&bindings, "muster-control-plane").await;
+    delete::<ClusterRoleBinding>(&fleet.bed.all(), "muster-control-plane").await;
     let answer = fleet
         .says("[error] control-plane-rights: the control plane (")
         .await;
@@ -370,19 +360,15 @@ async fn an_account_of_few_rights_is_told_what_it_cannot_see_and_the_rest() {
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "viewer"},
         "rules": [{"apiGroups": ["cluster.karmada.io"], "resources": ["clusters"], "verbs": ["list"]}],
     });
-    let roles: Api<muster_shared::k8s::ClusterRole> = Api::all(client.clone());
-    create(&roles, role).await;
+    create::<ClusterRole>(&fleet.bed.all(), role).await;
     let bound = json!({
         "metadata": {"name": "viewer"},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "viewer"},
         "subjects": [{"kind": "ServiceAccount", "name": "viewer", "namespace": "karmada-system"}],
     });
-    let bindings: Api<ClusterRoleBinding> = Api::all(client.clone());
-    create(&bindings, bound).await;
-    let accounts: Api<muster_shared::k8s::ServiceAccount> =
-        Api::namespaced(client.clone(), "karmada-system");
+    create::<ClusterRoleBinding>(&fleet.bed.all(), bound).await;
     let account = json!({"metadata": {"name": "viewer"}});
-    create(&accounts, account).await;
+    create::<ServiceAccount>(&fleet.bed.within("karmada-system"), account).await;
     let account = access::Account {
         namespace: "karmada-system",
         name: "viewer".to_owned(),

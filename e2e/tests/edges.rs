@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use http::StatusCode;
 use kube::Client;
-use kube::api::{Api, ObjectMeta, Patch, PatchParams};
+use kube::api::{Api, ObjectMeta};
 use kube::config::KubeConfigOptions;
 use muster_e2e::apiserver::faults::{Effect, Scope};
 use muster_e2e::apiserver::{ApiServer, Forget, Running};
-use muster_e2e::harness::objects::{create, delete};
+use muster_e2e::harness::objects::{create, delete, merge};
 use muster_shared::client::{self, Profile};
 use muster_shared::k8s::ConfigMap;
 use muster_shared::lease::{self, Annotations, Candidate, Leadership, Outcome, Timing};
@@ -120,10 +120,7 @@ async fn after_a_lost_history_only_real_differences_are_told() {
 
     // Watches are cut and stay cut while the collection changes and the history is forgotten.
     server.faults().inject(Effect::DropWatches);
-    let patch = Patch::Merge(json!({"data": {"value": "2"}}));
-    api.patch("changed", &PatchParams::default(), &patch)
-        .await
-        .unwrap();
+    merge(&api, "changed", json!({"data": {"value": "2"}})).await;
     delete(&api, "gone").await;
     create(&api, config_map("new", "1")).await;
     server.restart(Forget::History);

@@ -4,17 +4,16 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use kube::api::{Patch, PatchParams, PostParams};
 use muster_control_plane::fleet_api::{self, Settings};
 use muster_control_plane::settings::Settings as ControlPlane;
-use muster_e2e::apiserver::{ApiServer, Options, Running};
+use muster_e2e::apiserver::Running;
 use muster_e2e::harness::kubeconfig;
-use muster_e2e::harness::objects::{create, list};
-use muster_e2e::harness::test_bed::{Scratch, Task, until};
+use muster_e2e::harness::objects::{create, delete, list, merge, merge_status};
+use muster_e2e::harness::test_bed::{MemberApi, Scratch, Task, until};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::k8s::{
     Api, ApiResource, ByteString, Client, ClusterRoleBinding, ConfigMap, CustomResourceDefinition,
-    DynamicObject, GroupVersionKind, ResourceExt as _, Secret, Service,
+    DynamicObject, GroupVersionKind, Namespace, ResourceExt as _, Secret, Service,
 };
 use muster_shared::serve::Health;
 use muster_shared::settings::BindAddress;
@@ -32,21 +31,12 @@ struct Host {
 
 impl Host {
     async fn start(name: &str) -> Self {
-        muster_shared::tls::install_provider();
-        let options = Options {
-            name: "host".to_owned(),
-            ..Options::default()
-        };
-        let server = ApiServer::start(options).await.unwrap();
-        let client = server.client().await.unwrap();
+        let MemberApi { server, client, .. } = MemberApi::start("host").await.unwrap();
         let scratch = Scratch::new(name).unwrap();
         let file = scratch.path().join("host");
         kubeconfig::write(&server.admin_kubeconfig().unwrap(), &file).unwrap();
-        let namespaces: Api<muster_shared::k8s::Namespace> = Api::all(client.clone());
-        let namespace = json!({"metadata": {"name": NAMESPACE}});
-        let (params, namespace) = (PostParams::default(), serde_json::from_value(namespace));
-        let made = namespaces.create(&params, &namespace.unwrap()).await;
-        made.unwrap();
+        let namespaces: Api<Namespace> = Api::all(client.clone());
+        create(&namespaces, json!({"metadata": {"name": NAMESPACE}})).await;
         Self {
             server,
             client,
@@ -75,9 +65,7 @@ impl Host {
     }
 
     async fn change(&self, name: &str, patch: serde_json::Value) {
-        let (secrets, params) = (self.secrets(), PatchParams::default());
-        let patch = Patch::Merge(patch);
-        secrets.patch(name, &params, &patch).await.unwrap();
+        merge(&self.secrets(), name, patch).await;
     }
 }
 
@@ -123,9 +111,7 @@ async fn the_serving_certificate_follows_the_load_balancer_and_the_authority_sta
     });
     create(&services, service).await;
     let status = json!({"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.9"}]}}});
-    let (params, status) = (PatchParams::default(), Patch::Merge(status));
-    let given = services.patch_status("muster-fleet-api", &params, &status);
-    given.await.unwrap();
+    merge_status(&services, "muster-fleet-api", status).await;
     host.pass().await.unwrap();
     let after = host.all().await;
     for name in [
@@ -164,8 +150,7 @@ async fn a_secret_that_is_corrupt_or_somebody_elses_is_left_as_it_is_and_named()
     host.change("muster-fleet-etcd-tls", corrupt).await;
     host.change("muster-fleet-manager", foreign).await;
     // A neighbour that is missing is made nevertheless.
-    let (secrets, params) = (host.secrets(), kube::api::DeleteParams::default());
-    secrets.delete("muster-fleet-admin", &params).await.unwrap();
+    delete(&host.secrets(), "muster-fleet-admin").await;
     let before = host.all().await;
     let error = host.pass().await.unwrap_err().to_string();
     for words in [
@@ -185,8 +170,7 @@ async fn a_secret_that_is_corrupt_or_somebody_elses_is_left_as_it_is_and_named()
 async fn a_lost_authority_is_not_replaced_by_another() {
     let host = Host::start("lost").await;
     host.pass().await.unwrap();
-    let (secrets, params) = (host.secrets(), kube::api::DeleteParams::default());
-    secrets.delete("muster-fleet-ca", &params).await.unwrap();
+    delete(&host.secrets(), "muster-fleet-ca").await;
     host.server.audit().begin();
     let error = host.pass().await.unwrap_err().to_string();
     assert!(error.contains("\"muster-fleet-ca\": it is gone"), "{error}");
@@ -196,13 +180,7 @@ async fn a_lost_authority_is_not_replaced_by_another() {
 
 /// Starts an API that knows nothing of fleets yet.
 async fn bare() -> (Running, Client) {
-    muster_shared::tls::install_provider();
-    let options = Options {
-        name: "fleet".to_owned(),
-        ..Options::default()
-    };
-    let server = ApiServer::start(options).await.unwrap();
-    let client = server.client().await.unwrap();
+    let MemberApi { server, client, .. } = MemberApi::start("fleet").await.unwrap();
     (server, client)
 }
 
@@ -249,8 +227,7 @@ async fn an_upgrade_writes_over_what_is_older_and_not_over_what_is_newer() {
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
     let mark = async |version: &str| {
         let patch = json!({"metadata": {"annotations": {VERSION: version}}});
-        let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
-        definitions.patch(NAME, &params, &patch).await.unwrap();
+        merge(&definitions, NAME, patch).await;
     };
     mark("999.0.0").await;
     let told = prepare().await.unwrap().unwrap();

@@ -4,10 +4,9 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use kube::api::DeleteParams;
 use muster_agent::settings::Settings;
 use muster_e2e::harness::access::{self, Extra};
-use muster_e2e::harness::objects::event;
+use muster_e2e::harness::objects::{delete, event};
 use muster_shared::fleet_servers::FleetServer;
 use muster_shared::k8s::{Api, Event, ResourceExt, Secret};
 use muster_shared::settings::FleetServers;
@@ -151,8 +150,7 @@ async fn credentials_are_stored_for_the_own_server_while_another_of_the_fleet_is
     decide(&bench, &asked(&bench).await, "Approved").await;
     assert_eq!(server(&renewed(&bench).await), own);
     bench.joined().await;
-    let (held, parameters) = (secrets(&bench), DeleteParams::default());
-    held.delete(SECRET, &parameters).await.unwrap();
+    delete(&secrets(&bench), SECRET).await;
     assert_eq!(server(&renewed(&bench).await), own);
 }
 

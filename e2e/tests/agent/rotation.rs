@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use jiff::Timestamp;
-use kube::api::{ListParams, Patch, PatchParams};
+use kube::api::{Patch, PatchParams};
 use muster_e2e::harness::access::{self, Extra};
 use muster_e2e::harness::objects::{create, list, merge};
 use muster_shared::k8s::{Api, CertificateSigningRequest, Event, ResourceExt, Secret};
@@ -127,8 +127,7 @@ async fn told(bench: &Bench, words: &str) {
 }
 
 pub async fn number_of_requests(bench: &Bench) -> usize {
-    let found = requests(bench).list(&ListParams::default()).await;
-    found.unwrap().items.len()
+    list(&requests(bench)).await.len()
 }
 
 #[tokio::test(start_paused = true)]

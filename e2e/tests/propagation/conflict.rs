@@ -1,9 +1,8 @@
 //! Writes that meet a conflict.
 
 use jiff::{SignedDuration, Timestamp};
-use kube::api::{Api, Patch, PatchParams};
 use muster_e2e::apiserver::faults::{Effect, Scope};
-use muster_e2e::harness::objects::{create, merge};
+use muster_e2e::harness::objects::{create, merge, merge_status};
 use muster_e2e::harness::test_bed::{PATIENCE, until};
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::conditions;
@@ -22,9 +21,7 @@ async fn overtaken(bench: &Bench, name: &str, written: i64, then: impl AsyncFnOn
     let held = timeout(PATIENCE, bench.faults().has_held(1)).await;
     held.expect("the control plane writes the status");
     let status = json!({ "status": { "schedulerObservedGeneration": written } });
-    let bindings: Api<ResourceBinding> = bench.here();
-    let (params, status) = (PatchParams::default(), Patch::Merge(status));
-    bindings.patch_status(name, &params, &status).await.unwrap();
+    merge_status::<ResourceBinding>(&bench.here(), name, status).await;
     bench.faults().heal();
 }
 

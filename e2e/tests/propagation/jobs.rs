@@ -1,10 +1,9 @@
 //! Jobs that have completed: nothing makes them run again in another cluster.
 
 use http::StatusCode;
-use kube::api::DeleteParams;
 use muster_control_plane::settings::Settings;
 use muster_e2e::apiserver::faults::{Effect, Scope};
-use muster_e2e::harness::objects::{create, merge};
+use muster_e2e::harness::objects::{create, delete, merge};
 use muster_e2e::harness::test_bed::{gone, until};
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::cluster::Cluster;
@@ -61,8 +60,7 @@ async fn a_job_that_has_completed_does_not_run_again_when_its_cluster_leaves_the
         told.is_some_and(|it| it.reason == "JobCompleted")
     };
     bench.bound("once-job", "it stays", stays).await;
-    let left = clusters.delete(here, &DeleteParams::default()).await;
-    left.unwrap();
+    delete(&clusters, here).await;
     bench.withdrawn(here, "Job", "once").await;
     gone::<Cluster>(&bench.all(), here).await;
     is_nowhere(&bench, there, "witness").await;

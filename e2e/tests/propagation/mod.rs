@@ -26,12 +26,12 @@ use std::collections::BTreeMap;
 use bench::{Bench, POLICY_ID, shares};
 use futures::StreamExt;
 use kube::api::{WatchEvent, WatchParams};
-use muster_e2e::harness::objects::{create, delete, merge};
+use muster_e2e::harness::objects::{create, delete, list, merge};
 use muster_e2e::harness::test_bed::{PATIENCE, until};
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::policy::PropagationPolicy;
 use muster_shared::api::work::Work;
-use muster_shared::k8s::{Api, ConfigMap, Deployment, ListParams, Namespace, ResourceExt};
+use muster_shared::k8s::{Api, ConfigMap, Deployment, Namespace, ResourceExt};
 use muster_shared::names;
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -80,8 +80,7 @@ async fn a_template_waits_for_its_policy_and_then_goes_where_that_says() {
     let binding: ResourceBinding = bench.here().get("web-deployment").await.unwrap();
     assert_eq!(binding.metadata.generation, Some(1));
     for member in ["m1", "m2"] {
-        let works = bench.works(member).list(&ListParams::default()).await;
-        for work in works.unwrap() {
+        for work in list(&bench.works(member)).await {
             let manifest = &work.spec.workload.manifests[0].0;
             assert_eq!(work.metadata.generation, Some(1), "{manifest}");
             assert!(

@@ -8,9 +8,9 @@ use base64::engine::general_purpose::STANDARD;
 use futures::StreamExt as _;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::api::{ListParams, Patch, PatchParams, WatchEvent, WatchParams};
+use kube::api::{Patch, PatchParams, WatchEvent, WatchParams};
 use muster_agent::settings::Settings;
-use muster_e2e::harness::objects::{create, delete, list};
+use muster_e2e::harness::objects::{create, delete, list, merge};
 use muster_e2e::harness::test_bed::{PATIENCE, Task, until};
 use muster_shared::k8s::{Api, Event, Namespace, ObjectMeta, ResourceExt, Secret};
 use muster_shared::tls;
@@ -112,8 +112,7 @@ impl Bench {
     }
 
     async fn number_of_requests(&self) -> usize {
-        let found = self.requests().list(&ListParams::default()).await;
-        found.unwrap().items.len()
+        list(&self.requests()).await.len()
     }
 }
 
@@ -229,12 +228,7 @@ async fn a_secret_of_garbage_is_replaced_and_the_rest_of_it_stays() {
     let kubeconfig = bench.bootstrap().await;
     bench.store("{garbage").await;
     let other = serde_json::json!({"stringData": {"other": "stays"}});
-    let (params, patch) = (PatchParams::default(), Patch::Merge(other));
-    bench
-        .secrets()
-        .patch(SECRET, &params, &patch)
-        .await
-        .unwrap();
+    merge(&bench.secrets(), SECRET, other).await;
     let _agent = bench.by_bootstrap(&kubeconfig, |_| {}).await;
     bench.is_ready().await;
     let secret = bench.is_stored().await;
