@@ -2,6 +2,7 @@
 //! and reflects their objects, against two real API servers.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 
 use k8s_openapi::api::rbac::v1::Role;
 use muster_control_plane::settings::Settings;
@@ -11,9 +12,7 @@ use muster_e2e::harness::test_bed::{MemberApi, Task, TestBed, gone, until};
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::PropagationPolicy;
-use muster_shared::k8s::{
-    Api, Client, Deployment, Event, Namespace, Resource, ResourceExt, Secret, ServiceAccount,
-};
+use muster_shared::k8s::{Api, Deployment, Event, Namespace, ResourceExt, Secret, ServiceAccount};
 use serde_json::{Value, json};
 
 use crate::support::kubectl;
@@ -22,6 +21,14 @@ use crate::support::kubectl;
 struct Bench {
     bed: TestBed,
     members: BTreeMap<&'static str, MemberApi>,
+}
+
+impl Deref for Bench {
+    type Target = TestBed;
+
+    fn deref(&self) -> &TestBed {
+        &self.bed
+    }
 }
 
 impl Bench {
@@ -59,11 +66,7 @@ impl Bench {
 
     async fn join(&self, member: &str) {
         self.muster(&["join", member], member).await.unwrap();
-        self.ready(member, "True", "").await;
-    }
-
-    fn clusters(&self) -> Api<Cluster> {
-        self.bed.clusters()
+        self.ready(member, "True").await;
     }
 
     /// Waits until the Cluster has this condition, with a message that contains a text.
@@ -77,28 +80,9 @@ impl Bench {
         .await;
     }
 
-    async fn ready(&self, cluster: &str, status: &str, part: &str) {
-        self.condition(cluster, "Ready", status, part).await;
-    }
-
-    fn here<K>(client: &Client) -> Api<K>
-    where
-        K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
-    {
-        Api::namespaced(client.clone(), "default")
-    }
-
-    fn fleet(&self) -> &Client {
-        &self.bed.client
-    }
-
-    fn member(&self, name: &str) -> &Client {
-        &self.members[name].client
-    }
-
     /// Deploys `web` in these clusters.
     async fn deploy(&self, clusters: &[&str]) {
-        create::<Deployment>(&Self::here(self.fleet()), deployment()).await;
+        create::<Deployment>(&self.here(), deployment()).await;
         let policy = json!({
             "metadata": { "name": "web" },
             "spec": {
@@ -106,7 +90,7 @@ impl Bench {
                 "placement": { "clusterAffinity": { "clusterNames": clusters } },
             },
         });
-        create::<PropagationPolicy>(&Self::here(self.fleet()), policy).await;
+        create::<PropagationPolicy>(&self.here(), policy).await;
     }
 
     /// Changes the Cluster of `m1`, so that the control plane looks at it again.
@@ -117,15 +101,14 @@ impl Bench {
 
     /// Waits until `web` is in a member.
     async fn arrives(&self, member: &str) -> Deployment {
-        let deployments: Api<Deployment> = Self::here(self.member(member));
+        let deployments = self.members[member].here::<Deployment>();
         until(&deployments, "web", "it arrives", |_| true).await
     }
 
     /// Waits for an event about a Cluster.
     async fn told(&self, cluster: &str, reason: &str, part: &str) {
-        let events: Api<Event> = Api::all(self.bed.client.clone());
         let about = format!("involvedObject.name={cluster},reason={reason}");
-        event(&events, &about, part).await;
+        event(&self.all::<Event>(), &about, part).await;
     }
 }
 
@@ -150,13 +133,13 @@ async fn a_member_without_an_agent_is_joined_filled_reported_and_left() {
     bench.join("m1").await;
     bench.condition("m1", "Monitored", "True", "connects").await;
     bench.deploy(&["m1"]).await;
-    let (fleet, member) = (bench.fleet(), bench.member("m1"));
-    let deployments: Api<Deployment> = Bench::here(member);
+    let member = &bench.members["m1"];
+    let deployments: Api<Deployment> = member.here();
     bench.arrives("m1").await;
     // What its controllers say is shown on the binding and on the template.
     let status = json!({ "status": { "replicas": 2, "readyReplicas": 2, "updatedReplicas": 2, "availableReplicas": 2, "observedGeneration": 1 } });
     merge_status(&deployments, "web", status).await;
-    let templates: Api<Deployment> = Bench::here(fleet);
+    let templates: Api<Deployment> = bench.here();
     until(
         &templates,
         "web",
@@ -189,11 +172,11 @@ async fn a_member_without_an_agent_is_joined_filled_reported_and_left() {
         "{told}"
     );
     gone(&deployments, "web").await;
-    let secrets: Api<Secret> = Api::namespaced(fleet.clone(), "karmada-cluster");
+    let secrets: Api<Secret> = bench.within("karmada-cluster");
     assert!(secrets.get_opt("m1").await.unwrap().is_none());
-    let accounts: Api<ServiceAccount> = Api::namespaced(member.clone(), "muster-system");
+    let accounts: Api<ServiceAccount> = Api::namespaced(member.client.clone(), "muster-system");
     assert!(accounts.get_opt("muster-push-m1").await.unwrap().is_none());
-    let roles: Api<Role> = Api::namespaced(member.clone(), "muster-system");
+    let roles: Api<Role> = Api::namespaced(member.client.clone(), "muster-system");
     assert!(
         roles
             .get_opt("muster-push-m1-token")
@@ -210,7 +193,7 @@ async fn an_account_that_was_left_behind_can_be_removed_later() {
     let bench = Bench::start(&["m1"]).await;
     let _control_plane = bench.control_plane();
     bench.join("m1").await;
-    let fleet = bench.bed.administrator().unwrap();
+    let fleet = bench.administrator().unwrap();
     let told = kubectl::answer(&fleet, &["unjoin", "m1"]).await.unwrap();
     assert!(
         told.contains("repeat this with --member-kubeconfig"),
@@ -225,7 +208,7 @@ async fn credentials_that_cannot_be_used_are_told_and_mended_ones_are_taken() {
     let bench = Bench::start(&["m1"]).await;
     let _control_plane = bench.control_plane();
     bench.join("m1").await;
-    let secrets: Api<Secret> = Api::namespaced(bench.fleet().clone(), "karmada-cluster");
+    let secrets: Api<Secret> = bench.within("karmada-cluster");
     let sound = secrets.get("m1").await.unwrap().data;
     merge(&secrets, "m1", json!({ "stringData": { "token": "a\nb" } })).await;
     // The Secret itself is not watched: a change of the Cluster has it read.
@@ -258,7 +241,7 @@ async fn a_member_that_is_not_recognised_any_more_is_not_ready_from_then_on() {
     bench
         .told("m1", "MemberNotRecognised", "another cluster")
         .await;
-    bench.ready("m1", "False", "").await;
+    bench.ready("m1", "False").await;
 }
 
 #[tokio::test]
@@ -273,7 +256,7 @@ async fn why_a_member_was_never_reached_is_told() {
     ];
     bench.muster(&words, "m1").await.unwrap();
     bench.told("m1", "MemberNotIdentified", "refused").await;
-    bench.ready("m1", "False", "").await;
+    bench.ready("m1", "False").await;
 }
 
 #[tokio::test]
@@ -283,7 +266,7 @@ async fn a_dead_member_is_not_ready_slows_no_other_and_comes_back() {
     bench.join("m1").await;
     bench.join("m2").await;
     bench.members["m1"].server.faults().inject(Effect::Hang);
-    bench.ready("m1", "False", "").await;
+    bench.ready("m1", "False").await;
     until(
         &bench.clusters(),
         "m1",
@@ -300,7 +283,7 @@ async fn a_dead_member_is_not_ready_slows_no_other_and_comes_back() {
     bench.deploy(&["m2"]).await;
     bench.arrives("m2").await;
     bench.members["m1"].server.faults().heal();
-    bench.ready("m1", "True", "").await;
+    bench.ready("m1", "True").await;
 }
 
 #[tokio::test]
@@ -313,7 +296,7 @@ async fn credentials_of_another_cluster_write_nothing_there() {
     // The operator joins the other one for its Secret, and mixes the two up.
     bench.muster(&["join", "m2"], "m2").await.unwrap();
     let second = bench.clusters().get("m2").await.unwrap();
-    let secrets: Api<Secret> = Api::namespaced(bench.fleet().clone(), "karmada-cluster");
+    let secrets: Api<Secret> = bench.within("karmada-cluster");
     let data = secrets.get("m2").await.unwrap().data;
     merge(&secrets, "m1", json!({ "data": data })).await;
     let endpoint = json!({ "spec": { "apiEndpoint": second.spec.api_endpoint } });
@@ -321,8 +304,8 @@ async fn credentials_of_another_cluster_write_nothing_there() {
     bench
         .told("m1", "MemberNotRecognised", "another cluster")
         .await;
-    bench.ready("m1", "False", "").await;
-    let others: Api<Deployment> = Bench::here(bench.member("m2"));
+    bench.ready("m1", "False").await;
+    let others: Api<Deployment> = bench.members["m2"].here();
     assert!(others.get_opt("web").await.unwrap().is_none());
 }
 
@@ -341,10 +324,12 @@ async fn a_member_without_credentials_is_told_and_known_as_unknown() {
     bench
         .condition("m1", "Monitored", "False", "karmada-cluster/m1")
         .await;
-    bench.ready("m1", "Unknown", "does not exist").await;
+    bench
+        .condition("m1", "Ready", "Unknown", "does not exist")
+        .await;
     let mixed = json!({ "spec": { "secretRef": { "namespace": "default", "name": "db" } } });
     create::<Secret>(
-        &Bench::here(bench.fleet()),
+        &bench.here(),
         json!({ "metadata": { "name": "db" }, "stringData": { "token": "somebody's" } }),
     )
     .await;
@@ -377,8 +362,7 @@ async fn what_cannot_be_joined_is_refused_and_leaves_no_cluster() {
         .map(ResourceExt::name_any)
         .collect();
     assert_eq!(names, ["m1"]);
-    let namespaces: Api<Namespace> = Api::all(bench.member("m1").clone());
+    let namespaces: Api<Namespace> = Api::all(bench.members["m1"].client.clone());
     namespaces.get("muster-system").await.unwrap();
-    let bindings: Api<ResourceBinding> = Bench::here(bench.fleet());
-    assert!(list(&bindings).await.is_empty());
+    assert!(list(&bench.here::<ResourceBinding>()).await.is_empty());
 }
