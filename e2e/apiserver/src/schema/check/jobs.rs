@@ -125,100 +125,44 @@ mod tests {
 
     use super::*;
 
-    fn refusals(old: &Value, new: &Value) -> Vec<String> {
-        let job = |status: &Value| json!({ "spec": {}, "status": status });
-        let (new, old) = (job(new), job(old));
-        let mut check = Check {
-            new: &new,
-            old: Some(&old),
-            errors: Vec::new(),
-        };
-        status(&mut check, &old["status"]);
-        check.errors.iter().map(ToString::to_string).collect()
-    }
+    /// Statuses before and after, with the conditions that are true, and what is refused. An old
+    /// object that breaks a rule may be written as long as that stays as it is.
+    const CASES: &str = r#"
+{} | {"startTime": "noon", "failed": 1, "conditions": ["FailureTarget", "Failed"]} |
+{} | {"startTime": "noon", "completionTime": "one", "conditions": ["SuccessCriteriaMet", "Complete"]} |
+{} | {"startTime": "noon", "conditions": ["Failed"]} | status.conditions: Invalid value: cannot set Failed=True condition without the FailureTarget=true condition
+{} | {"startTime": "noon", "completionTime": "one", "conditions": ["Complete"]} | status.conditions: Invalid value: cannot set Complete=True condition without the SuccessCriteriaMet=true condition
+{} | {"active": 1, "startTime": "noon", "conditions": ["FailureTarget", "Failed"]} | status.active: Invalid value: 1: active>0 is invalid for finished job
+{} | {"conditions": ["FailureTarget", "Failed"]} | status.startTime: Required value: startTime is required for finished job
+{"failed": 2} | {"failed": 1} | status.failed: Invalid value: 1: cannot decrease the failed counter
+{"succeeded": 2} | {} | status.succeeded: Invalid value: null: cannot decrease the succeeded counter
+{"conditions": ["FailureTarget"]} | {} | status.conditions: Invalid value: cannot disable the terminal FailureTarget=True condition
+{} | {"completionTime": "one"} | status.completionTime: Invalid value: "one": cannot set completionTime when there is no Complete=True condition
+{"active": 1, "conditions": ["Failed"]} | {"active": 1, "failed": 1, "conditions": ["Failed"]} |
+"#;
 
-    fn conditions(types: &[&str]) -> Value {
-        types
-            .iter()
-            .map(|of| json!({ "type": of, "status": "True" }))
-            .collect()
+    fn job(status: &str) -> Value {
+        let mut status: Value = serde_json::from_str(status).expect(status);
+        let conditions = status.get_mut("conditions").and_then(Value::as_array_mut);
+        for condition in conditions.into_iter().flatten() {
+            *condition = json!({ "type": condition.take(), "status": "True" });
+        }
+        json!({ "spec": {}, "status": status })
     }
 
     #[test]
     fn what_a_job_says_of_itself_is_complete_and_stays() {
-        let (start, end) = ("2026-01-01T00:00:00Z", "2026-01-01T00:01:00Z");
-        let failed = conditions(&["FailureTarget", "Failed"]);
-        let complete = conditions(&["SuccessCriteriaMet", "Complete"]);
-        for (old, new, expected) in [
-            (
-                json!({}),
-                json!({ "startTime": start, "failed": 1, "conditions": failed }),
-                None,
-            ),
-            (
-                json!({}),
-                json!({ "startTime": start, "completionTime": end, "conditions": complete }),
-                None,
-            ),
-            (
-                json!({}),
-                json!({ "startTime": start, "conditions": conditions(&["Failed"]) }),
-                Some(
-                    "status.conditions: Invalid value: cannot set Failed=True condition without the FailureTarget=true condition",
-                ),
-            ),
-            (
-                json!({}),
-                json!({ "startTime": start, "completionTime": end, "conditions": conditions(&["Complete"]) }),
-                Some(
-                    "status.conditions: Invalid value: cannot set Complete=True condition without the SuccessCriteriaMet=true condition",
-                ),
-            ),
-            (
-                json!({}),
-                json!({ "active": 1, "startTime": start, "conditions": failed }),
-                Some("status.active: Invalid value: 1: active>0 is invalid for finished job"),
-            ),
-            (
-                json!({}),
-                json!({ "conditions": failed }),
-                Some("status.startTime: Required value: startTime is required for finished job"),
-            ),
-            (
-                json!({ "failed": 2 }),
-                json!({ "failed": 1 }),
-                Some("status.failed: Invalid value: 1: cannot decrease the failed counter"),
-            ),
-            (
-                json!({ "succeeded": 2 }),
-                json!({}),
-                Some(
-                    "status.succeeded: Invalid value: null: cannot decrease the succeeded counter",
-                ),
-            ),
-            (
-                json!({ "conditions": conditions(&["FailureTarget"]) }),
-                json!({}),
-                Some(
-                    "status.conditions: Invalid value: cannot disable the terminal FailureTarget=True condition",
-                ),
-            ),
-            (
-                json!({}),
-                json!({ "completionTime": end }),
-                Some(
-                    "status.completionTime: Invalid value: \"2026-01-01T00:01:00Z\": cannot set completionTime when there is no Complete=True condition",
-                ),
-            ),
-            // An old object that breaks a rule may be written as long as that stays as it is.
-            (
-                json!({ "active": 1, "conditions": conditions(&["Failed"]) }),
-                json!({ "active": 1, "failed": 1, "conditions": conditions(&["Failed"]) }),
-                None,
-            ),
-        ] {
-            let expected: Vec<String> = expected.into_iter().map(str::to_owned).collect();
-            assert_eq!(refusals(&old, &new), expected, "{old} to {new}");
+        for case in CASES.trim().lines() {
+            let parts: Vec<&str> = case.split('|').map(str::trim).collect();
+            let (old, new) = (job(parts[0]), job(parts[1]));
+            let mut check = Check {
+                new: &new,
+                old: Some(&old),
+                errors: Vec::new(),
+            };
+            status(&mut check, &old["status"]);
+            let refusals: Vec<String> = check.errors.iter().map(ToString::to_string).collect();
+            assert_eq!(refusals.join("; "), parts[2], "{case}");
         }
     }
 }
