@@ -7,8 +7,6 @@ use crate::auth::identity::User;
 use crate::auth::rbac::Attributes;
 use crate::wire::status_error::{GroupName, StatusError};
 
-const EXTRA: &str = "impersonate-extra-";
-const AUTHENTICATION: &str = "authentication.k8s.io";
 const ACCOUNT: &str = "system:serviceaccount:";
 
 /// Reads who a request wants to be, as its headers have it; `None` if nobody else is wanted. What
@@ -22,18 +20,12 @@ fn wanted(headers: &HeaderMap) -> Option<User> {
             .collect()
     };
     let first = |name: &str| all(name).into_iter().next().unwrap_or_default();
-    let mut wanted = User {
+    let wanted = User {
         name: first("impersonate-user"),
         uid: first("impersonate-uid"),
         groups: all("impersonate-group"),
         ..User::default()
     };
-    for name in headers.keys() {
-        if let Some(key) = name.as_str().strip_prefix(EXTRA) {
-            let key = crate::wire::request::decoded(key).into_owned();
-            wanted.extra.insert(key, all(name.as_str()));
-        }
-    }
     (wanted != User::default()).then_some(wanted)
 }
 
@@ -54,14 +46,8 @@ fn asks(wanted: &User) -> Vec<Attributes> {
         None => ask("", "users", &wanted.name),
     }];
     asks.extend(wanted.groups.iter().map(|g| ask("", "groups", g)));
-    for (key, values) in &wanted.extra {
-        asks.extend(values.iter().map(|value| Attributes {
-            subresource: key.clone(),
-            ..ask(AUTHENTICATION, "userextras", value)
-        }));
-    }
     if !wanted.uid.is_empty() {
-        asks.push(ask(AUTHENTICATION, "uids", &wanted.uid));
+        asks.push(ask("authentication.k8s.io", "uids", &wanted.uid));
     }
     asks
 }
