@@ -1,6 +1,5 @@
 //! Paths that are no resources: health, version, discovery, OpenAPI.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use http::request::Parts;
@@ -12,21 +11,13 @@ use crate::discovery;
 use crate::faults::Effect;
 use crate::openapi;
 use crate::wire::media::{self, Body};
-use crate::wire::request::Query;
 use crate::wire::status_error::StatusError;
 
 /// The version that the server says it is.
 pub const VERSION: (&str, &str, &str) = ("1", "33", "v1.33.6");
 
-/// The checks that `/readyz?verbose` lists.
-const CHECKS: [&str; 4] = ["ping", "log", "etcd", "informer-sync"];
-
 /// Answers a request on a path that is no resource.
-pub fn answer(
-    server: &Arc<Server>,
-    parts: &Parts,
-    query: &Query,
-) -> Result<Response<Body>, StatusError> {
+pub fn answer(server: &Arc<Server>, parts: &Parts) -> Result<Response<Body>, StatusError> {
     let path = parts.uri.path().trim_end_matches('/');
     let probe = ["/healthz", "/livez", "/readyz"]
         .iter()
@@ -39,16 +30,17 @@ pub fn answer(
         });
     }
     let segments: Vec<&str> = path.split('/').skip(1).collect();
+    let is_unready = |path: &str| {
+        let effects = server.faults.effects(None, Some(path));
+        effects.contains(&Effect::NotReady)
+    };
     let tree = |value: &Value| Ok(media::tree(StatusCode::OK, value));
     match segments.as_slice() {
-        ["healthz" | "livez", ..] => Ok(health(segments[0], query, true)),
-        ["readyz", ..] => {
-            let failing = server
-                .faults
-                .effects(None, Some(path))
-                .contains(&Effect::NotReady);
-            Ok(health("readyz", query, !failing))
+        ["readyz", ..] if is_unready(path) => {
+            let failed = media::text(StatusCode::INTERNAL_SERVER_ERROR, "readyz check failed\n");
+            Ok(failed)
         }
+        ["healthz" | "livez" | "readyz", ..] => Ok(media::text(StatusCode::OK, "ok")),
         ["version"] => tree(&version()),
         ["api"] => Ok(discovery::core(server, &parts.headers)),
         ["apis"] => Ok(discovery::groups(server, &parts.headers)),
@@ -100,31 +92,4 @@ fn version() -> Value {
         "gitCommit": "", "gitTreeState": "clean", "buildDate": "2025-11-11T00:00:00Z",
         "goVersion": "none", "compiler": "rustc", "platform": "linux/amd64",
     })
-}
-
-fn health(name: &str, query: &Query, well: bool) -> Response<Body> {
-    let verbose = query.optional_flag("verbose").is_some();
-    if well && !verbose {
-        return media::text(StatusCode::OK, "ok");
-    }
-    let mut lines = String::new();
-    for check in CHECKS {
-        let failed = !well && check == "etcd";
-        let (mark, end) = if failed {
-            ('-', " failed: reason withheld")
-        } else {
-            ('+', " ok")
-        };
-        let _ = writeln!(lines, "[{mark}]{check}{end}");
-    }
-    let (code, end) = if well {
-        (StatusCode::OK, format!("{name} check passed\n"))
-    } else {
-        (
-            StatusCode::INTERNAL_SERVER_ERROR,
-            format!("{name} check failed\n"),
-        )
-    };
-    lines.push_str(&end);
-    media::text(code, lines)
 }

@@ -154,7 +154,7 @@ impl Server {
                 self.access
                     .decide(user, &attributes)
                     .map_err(|denied| StatusError::forbidden_path(&denied.to_string()))?;
-                return paths::answer(self, &parts, &query);
+                return paths::answer(self, &parts);
             }
         };
         let Some(verb) = verb(&parts.method, &path, &query) else {
