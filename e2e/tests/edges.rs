@@ -23,8 +23,11 @@ use tokio_util::sync::CancellationToken;
 /// Longer than anything here takes; a test that reaches it has failed.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-async fn connect(server: &Running, profile: Profile) -> Client {
-    let kubeconfig = server.admin_kubeconfig().unwrap();
+/// The user that follows what others write.
+const FOLLOWER: &str = "follower";
+
+async fn connect(server: &Running, user: &str, profile: Profile) -> Client {
+    let kubeconfig = server.kubeconfig(user, &["system:masters"]).unwrap();
     let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
         .await
         .unwrap();
@@ -98,8 +101,9 @@ async fn followed() -> (
     CancellationToken,
 ) {
     let server = ApiServer::for_test().await;
-    let api: Api<ConfigMap> = Api::default_namespaced(connect(&server, Profile::Write).await);
-    let collection = Api::default_namespaced(connect(&server, Profile::Watch).await);
+    let api: Api<ConfigMap> =
+        Api::default_namespaced(connect(&server, "writer", Profile::Write).await);
+    let collection = Api::default_namespaced(connect(&server, FOLLOWER, Profile::Watch).await);
     let informer = Informer::new(
         collection,
         Selection::everything().fields("metadata.name!=kube-root-ca.crt"),
@@ -118,8 +122,9 @@ async fn after_a_lost_history_only_real_differences_are_told() {
     tokio::spawn(informer.clone().run(shutdown.clone()));
     assert_eq!(told.sorted(3).await, ["+changed=1", "+gone=1", "+same=1"]);
 
-    // Watches are cut and stay cut while the collection changes and the history is forgotten.
-    server.faults().inject(Effect::DropWatches);
+    // The informer is cut off while the collection changes and the history is forgotten.
+    let follower = Scope::user(FOLLOWER);
+    server.faults().inject_for(follower, Effect::Cut);
     merge(&api, "changed", json!({"data": {"value": "2"}})).await;
     delete(&api, "gone").await;
     create(&api, config_map("new", "1")).await;
@@ -204,7 +209,7 @@ async fn metrics_tell_who_leads() {
     let shown = recorder.handle();
     let _recorder = metrics::set_default_local_recorder(&recorder);
     let server = ApiServer::for_test().await;
-    let held = connect(&server, Profile::Write).await;
+    let held = connect(&server, "writer", Profile::Write).await;
     let leadership = Leadership::elected();
     let stop = CancellationToken::new();
     let says = |value: u8| {
@@ -250,7 +255,7 @@ async fn a_leader_that_cannot_renew_stops_acting_before_another_may_begin() {
     server
         .faults()
         .inject_for(scope, Effect::Answer(StatusCode::INTERNAL_SERVER_ERROR));
-    let client = connect(&server, Profile::Write).await;
+    let client = connect(&server, "writer", Profile::Write).await;
     tokio::spawn(lease::campaign(
         client,
         candidate("second"),

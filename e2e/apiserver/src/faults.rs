@@ -17,10 +17,6 @@ pub enum Effect {
     Hold,
     /// Requests are answered with this code (429, 500, 503, ...).
     Answer(StatusCode),
-    /// Watches are cut and can't be started; everything else works.
-    DropWatches,
-    /// `/readyz` answers 500.
-    NotReady,
 }
 
 /// Whom a fault concerns: everybody, unless narrowed.
@@ -169,6 +165,6 @@ pub fn silences(active: &[(Scope, Effect)], user: &str, path: &str) -> Option<Ef
         .filter(|(scope, _)| scope.concerns(Some(user), Some(path)));
     let mut effects = concerned.map(|(_, effect)| effect);
     effects
-        .find(|e| matches!(e, Effect::Hang | Effect::Cut | Effect::DropWatches))
+        .find(|e| matches!(e, Effect::Hang | Effect::Cut))
         .cloned()
 }

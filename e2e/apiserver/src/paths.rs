@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 
 use crate::context::Server;
 use crate::discovery;
-use crate::faults::Effect;
 use crate::openapi;
 use crate::wire::media::{self, Body};
 use crate::wire::status_error::StatusError;
@@ -30,16 +29,8 @@ pub fn answer(server: &Arc<Server>, parts: &Parts) -> Result<Response<Body>, Sta
         });
     }
     let segments: Vec<&str> = path.split('/').skip(1).collect();
-    let is_unready = |path: &str| {
-        let effects = server.faults.effects(None, Some(path));
-        effects.contains(&Effect::NotReady)
-    };
     let tree = |value: &Value| Ok(media::tree(StatusCode::OK, value));
     match segments.as_slice() {
-        ["readyz", ..] if is_unready(path) => {
-            let failed = media::text(StatusCode::INTERNAL_SERVER_ERROR, "readyz check failed\n");
-            Ok(failed)
-        }
         ["healthz" | "livez" | "readyz", ..] => Ok(media::text(StatusCode::OK, "ok")),
         ["version"] => tree(&version()),
         ["api"] => Ok(discovery::core(server, &parts.headers)),

@@ -109,7 +109,7 @@ impl Server {
                 }
                 Effect::Hold if !method.is_safe() => self.faults.hold(Some(user), path).await,
                 Effect::Answer(code) => return Ok(Some(StatusError::injected(code))),
-                Effect::Hold | Effect::DropWatches | Effect::NotReady => {}
+                Effect::Hold => {}
             }
         }
         Ok(None)

@@ -1,7 +1,8 @@
 //! What the fleet learns about a member.
 
+use http::StatusCode;
 use jiff::Timestamp;
-use muster_e2e::apiserver::faults::Effect;
+use muster_e2e::apiserver::faults::{Effect, Scope};
 use muster_e2e::harness::objects::{create, event, merge, merge_status};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::capacity::default_models;
@@ -170,11 +171,12 @@ async fn a_sick_member_is_not_ready_a_silent_one_not_reachable_and_neither_loses
             ],
         )
         .await;
-    for (effect, reason) in [
-        (Effect::NotReady, "ClusterNotReady"),
-        (Effect::Hang, "ClusterNotReachable"),
+    let unwell = Effect::Answer(StatusCode::INTERNAL_SERVER_ERROR);
+    for (scope, effect, reason) in [
+        (Scope::path("/readyz"), unwell, "ClusterNotReady"),
+        (Scope::default(), Effect::Hang, "ClusterNotReachable"),
     ] {
-        bench.member.faults().inject(effect);
+        bench.member.faults().inject_for(scope, effect);
         let sick = bench.has(MEMBER, &[("Ready", "False", reason)]).await;
         let nodes = sick.status.as_ref().and_then(|status| status.node_summary);
         assert_eq!(nodes.map(|nodes| nodes.total_num), Some(1), "{reason}");
