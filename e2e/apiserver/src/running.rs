@@ -27,7 +27,7 @@ use crate::registry::documents::Kept;
 use crate::serve;
 use crate::server::Cut;
 use crate::snapshot::Snapshot;
-use crate::store::Store;
+use crate::store::{HISTORY, Store};
 use crate::wire::clock::Clock;
 use crate::wire::media::{Body, BoxError};
 
@@ -36,6 +36,8 @@ use crate::wire::media::{Body, BoxError};
 pub struct Options {
     /// Name in logs and in kubeconfigs.
     pub name: String,
+    /// Changes that each resource remembers.
+    pub history: usize,
     /// CRDs that are there from the start.
     pub crds: Vec<Value>,
     /// Whether the controllers of kube-controller-manager that keep an API tidy run.
@@ -52,6 +54,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             name: "embedded".to_owned(),
+            history: HISTORY,
             crds: Vec::new(),
             manager: true,
             watch_list: true,
@@ -151,7 +154,7 @@ impl ApiServer {
         port: u16,
         authority: Arc<Authority>,
     ) -> Result<Running, StartError> {
-        let store = Store::new();
+        let store = Store::new(options.history);
         let (notices, heard) = mpsc::unbounded_channel();
         let server = Arc::new(Server {
             name: options.name.clone(),

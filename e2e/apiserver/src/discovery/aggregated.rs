@@ -136,11 +136,11 @@ mod tests {
     use super::*;
     use crate::registry::Registry;
     use crate::registry::documents::Kept;
-    use crate::store::Store;
+    use crate::store::{HISTORY, Store};
 
     #[test]
     fn a_kind_that_comes_or_goes_changes_the_tag_of_its_document() {
-        let all = Registry::new(&Store::new()).all();
+        let all = Registry::new(&Store::new(HISTORY)).all();
         let kept = Kept::default();
         let tags = |all: &Arc<Vec<Arc<Resource>>>| {
             let Documents { core, groups } = kept.of(all, documents);

@@ -10,7 +10,7 @@ use parking_lot::RwLock;
 use tokio::sync::watch;
 
 use super::object::{Change, Draft, Object};
-use super::{HISTORY, Recorder, Write};
+use super::{Recorder, Write};
 
 /// What a write expects to find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,19 +95,26 @@ pub struct Collection {
     name: Box<str>,
     recorder: Recorder,
     version: Arc<AtomicU64>,
+    limit: usize,
     state: RwLock<State>,
     /// Wakes those that watch everything.
     latest: watch::Sender<u64>,
 }
 
 impl Collection {
-    pub(super) fn new(name: &str, version: Arc<AtomicU64>, recorder: Recorder) -> Self {
+    pub(super) fn new(
+        name: &str,
+        version: Arc<AtomicU64>,
+        limit: usize,
+        recorder: Recorder,
+    ) -> Self {
         // A resource that appears now has no history before now.
         let compacted = version.load(Ordering::SeqCst);
         Self {
             name: name.into(),
             recorder,
             version,
+            limit,
             state: RwLock::new(State {
                 compacted,
                 ..State::default()
@@ -188,7 +195,7 @@ impl Collection {
             sender.send_replace(version);
         }
         state.history.push_back(Arc::new(event));
-        if state.history.len() > HISTORY
+        if state.history.len() > self.limit
             && let Some(oldest) = state.history.pop_front()
         {
             state.compacted = oldest.object.version;

@@ -18,12 +18,13 @@ pub use selection::Selection;
 ///
 /// A real server remembers five minutes of them (etcd compaction); a count bounds our memory
 /// instead.
-const HISTORY: usize = 10_000;
+pub const HISTORY: usize = 10_000;
 
 /// All collections of one server.
 #[derive(Debug)]
 pub struct Store {
     version: Arc<AtomicU64>,
+    history: usize,
     collections: RwLock<HashMap<Box<str>, Arc<Collection>>>,
     recorder: Recorder,
 }
@@ -53,11 +54,12 @@ pub struct Write<'a> {
 }
 
 impl Store {
-    /// Returns an empty store.
-    pub(crate) fn new() -> Self {
+    /// Returns an empty store that remembers `history` changes for each resource.
+    pub fn new(history: usize) -> Self {
         Self {
             // etcd starts at 1, and 0 means "any version" to clients.
             version: Arc::new(AtomicU64::new(1)),
+            history,
             collections: RwLock::default(),
             recorder: Recorder::default(),
         }
@@ -85,7 +87,7 @@ impl Store {
         let mut write = self.collections.write();
         let made = || {
             let (version, recorder) = (Arc::clone(&self.version), self.recorder.clone());
-            Arc::new(Collection::new(resource, version, recorder))
+            Arc::new(Collection::new(resource, version, self.history, recorder))
         };
         Arc::clone(write.entry(resource.into()).or_insert_with(made))
     }
