@@ -34,7 +34,7 @@ mod verbs;
 mod wire;
 
 pub use auth::identity::{self, User};
-pub use running::{ApiServer, Forget, Options, Running, StartError};
+pub use running::{ApiServer, Forget, Options, Running};
 pub use server::Cut;
 pub use snapshot::Snapshot;
 pub use wire::media::Body;

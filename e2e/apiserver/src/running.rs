@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::{Context as _, anyhow};
 use bytes::Bytes;
 use http::{Request, Response};
 use hyper::body::Body as HttpBody;
@@ -17,7 +18,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::admission_config::Admission;
 use crate::audit::Audit;
 use crate::auth::authorize::Access;
-use crate::auth::identity::{Authority, Credentials, IdentityError, TlsError, User};
+use crate::auth::identity::{Authority, Credentials, GRACE, LIFE, User};
 use crate::auth::rbac::Rbac;
 use crate::context::Server;
 use crate::controllers::{self, Inside};
@@ -64,29 +65,6 @@ impl Default for Options {
     }
 }
 
-/// Why a server did not start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The authority could not be made.
-    #[error("making a certificate authority: {0}")]
-    Authority(#[from] rcgen::Error),
-    /// A client certificate could not be made.
-    #[error(transparent)]
-    Identity(#[from] IdentityError),
-    /// TLS could not be set up.
-    #[error("setting up tls: {0}")]
-    Tls(#[from] TlsError),
-    /// No port could be had.
-    #[error("binding a port of 127.0.0.1: {0}")]
-    Bind(#[source] std::io::Error),
-    /// An object that every server begins with was refused.
-    #[error("making the first objects: {0}")]
-    Bootstrap(String),
-    /// A client could not be built.
-    #[error("building a client: {0}")]
-    Client(String),
-}
-
 /// The embedded API server.
 #[derive(Debug, Clone, Copy)]
 pub struct ApiServer;
@@ -112,25 +90,25 @@ pub struct Running {
 
 impl ApiServer {
     /// Starts a server on loopback; it listens when this returns.
-    pub async fn start(options: Options) -> Result<Running, StartError> {
+    pub async fn start(options: Options) -> anyhow::Result<Running> {
         Self::listen(options, Arc::new(Authority::new()?)).await
     }
 
     /// Starts a server on loopback with the objects of another one at the moment of a snapshot, and
     /// with its authority: whoever has credentials for that one has them for this one.
-    pub async fn restore(options: Options, snapshot: &Snapshot) -> Result<Running, StartError> {
+    pub async fn restore(options: Options, snapshot: &Snapshot) -> anyhow::Result<Running> {
         let running = Self::listen(options, snapshot.authority()).await?;
         running.restore(snapshot)?;
         Ok(running)
     }
 
-    async fn listen(options: Options, authority: Arc<Authority>) -> Result<Running, StartError> {
-        let socket = serve::bind(0).map_err(StartError::Bind)?;
-        let port = socket.local_addr().map_err(StartError::Bind)?.port();
+    async fn listen(options: Options, authority: Arc<Authority>) -> anyhow::Result<Running> {
+        let socket = serve::bind(0).context("binding a port of 127.0.0.1")?;
+        let port = socket.local_addr()?.port();
         let running = Self::prepare(options, port, authority).await?;
         let server = &running.server;
         let tls = TlsAcceptor::from(Arc::new(server.authority.server_tls()?));
-        let listener = serve::listen(socket).map_err(StartError::Bind)?;
+        let listener = serve::listen(socket)?;
         let (serving, stopped) = (Arc::clone(server), running.stop.clone());
         let is_down = running.down.subscribe();
         tokio::spawn(async move {
@@ -143,7 +121,7 @@ impl ApiServer {
     }
 
     /// Starts a server without a socket: it answers [`Running::answer`] alone.
-    pub async fn start_in_memory(options: Options) -> Result<Running, StartError> {
+    pub async fn start_in_memory(options: Options) -> anyhow::Result<Running> {
         let authority = Authority::well_known((options.calendar)())?;
         Self::prepare(options, 0, Arc::new(authority)).await
     }
@@ -153,7 +131,7 @@ impl ApiServer {
         options: Options,
         port: u16,
         authority: Arc<Authority>,
-    ) -> Result<Running, StartError> {
+    ) -> anyhow::Result<Running> {
         let store = Store::new(options.history);
         let (notices, heard) = mpsc::unbounded_channel();
         let server = Arc::new(Server {
@@ -194,10 +172,10 @@ impl ApiServer {
 }
 
 /// Makes what every cluster has from its first second.
-async fn bootstrap(server: &Arc<Server>, port: u16, crds: &[Value]) -> Result<(), StartError> {
+async fn bootstrap(server: &Arc<Server>, port: u16, crds: &[Value]) -> anyhow::Result<()> {
     let inside = Inside::new(Arc::clone(server), "system:apiserver", "kube-apiserver");
     let failed = |refusal: crate::wire::status_error::StatusError| {
-        StartError::Bootstrap(refusal.to_string())
+        anyhow!("making the first objects: {refusal}")
     };
     for name in ["kube-system", "kube-public", "kube-node-lease", "default"] {
         let object =
@@ -299,26 +277,19 @@ impl Running {
     }
 
     /// Returns a kubeconfig for an administrator, in `system:masters`.
-    pub fn admin_kubeconfig(&self) -> Result<Kubeconfig, StartError> {
+    pub fn admin_kubeconfig(&self) -> anyhow::Result<Kubeconfig> {
         self.kubeconfig("kubernetes-admin", &["system:masters"])
     }
 
     /// Returns a kubeconfig with a client certificate for a user in these groups.
-    pub fn kubeconfig(&self, user: &str, groups: &[&str]) -> Result<Kubeconfig, StartError> {
-        let credentials = self.server.authority.client(user, groups)?;
-        self.kubeconfig_with(user, &certified(&credentials))
+    pub fn kubeconfig(&self, user: &str, groups: &[&str]) -> anyhow::Result<Kubeconfig> {
+        self.kubeconfig_for(user, groups, GRACE + LIFE)
     }
 
     /// Returns a kubeconfig with a client certificate that ran out an hour ago, for a user in these
     /// groups.
-    pub fn expired_kubeconfig(
-        &self,
-        user: &str,
-        groups: &[&str],
-    ) -> Result<Kubeconfig, StartError> {
-        let authority = &self.server.authority;
-        let credentials = authority.expired_client(user, groups, Duration::from_hours(1))?;
-        self.kubeconfig_with(user, &certified(&credentials))
+    pub fn expired_kubeconfig(&self, user: &str, groups: &[&str]) -> anyhow::Result<Kubeconfig> {
+        self.kubeconfig_for(user, groups, GRACE.saturating_sub(Duration::from_hours(1)))
     }
 
     /// Returns a kubeconfig with a client certificate of which only so much is left, for a user in
@@ -328,14 +299,22 @@ impl Running {
         user: &str,
         groups: &[&str],
         left: Duration,
-    ) -> Result<Kubeconfig, StartError> {
-        let authority = &self.server.authority;
-        let credentials = authority.ending_client(user, groups, left)?;
+    ) -> anyhow::Result<Kubeconfig> {
+        self.kubeconfig_for(user, groups, GRACE + left)
+    }
+
+    fn kubeconfig_for(
+        &self,
+        user: &str,
+        groups: &[&str],
+        life: Duration,
+    ) -> anyhow::Result<Kubeconfig> {
+        let credentials = self.server.authority.client(user, groups, life)?;
         self.kubeconfig_with(user, &certified(&credentials))
     }
 
     /// Returns a kubeconfig with a bearer token for a user in these groups.
-    pub fn token_kubeconfig(&self, user: &str, groups: &[&str]) -> Result<Kubeconfig, StartError> {
+    pub fn token_kubeconfig(&self, user: &str, groups: &[&str]) -> anyhow::Result<Kubeconfig> {
         let token = crate::wire::clock::secret();
         self.server
             .authority
@@ -343,7 +322,7 @@ impl Running {
         self.kubeconfig_with(user, &json!({ "token": token }))
     }
 
-    fn kubeconfig_with(&self, user: &str, auth: &Value) -> Result<Kubeconfig, StartError> {
+    fn kubeconfig_with(&self, user: &str, auth: &Value) -> anyhow::Result<Kubeconfig> {
         let name = &self.server.name;
         let config = json!({
             "apiVersion": "v1",
@@ -356,25 +335,23 @@ impl Running {
             "contexts": [{ "name": name, "context": { "cluster": name, "user": user } }],
             "current-context": name,
         });
-        serde_json::from_value(config).map_err(|e| StartError::Client(e.to_string()))
+        Ok(serde_json::from_value(config)?)
     }
 
     /// Returns a client for an administrator.
-    pub async fn client(&self) -> Result<kube::Client, StartError> {
+    pub async fn client(&self) -> anyhow::Result<kube::Client> {
         self.client_for(self.admin_kubeconfig()?).await
     }
 
     /// Returns a client for a user in these groups.
-    pub async fn client_as(&self, user: &str, groups: &[&str]) -> Result<kube::Client, StartError> {
+    pub async fn client_as(&self, user: &str, groups: &[&str]) -> anyhow::Result<kube::Client> {
         self.client_for(self.kubeconfig(user, groups)?).await
     }
 
-    async fn client_for(&self, kubeconfig: Kubeconfig) -> Result<kube::Client, StartError> {
-        let failed = |e: &dyn std::fmt::Display| StartError::Client(e.to_string());
+    async fn client_for(&self, kubeconfig: Kubeconfig) -> anyhow::Result<kube::Client> {
         let options = KubeConfigOptions::default();
-        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await;
-        let config = config.map_err(|e| failed(&e))?;
-        kube::Client::try_from(config).map_err(|e| failed(&e))
+        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await?;
+        Ok(kube::Client::try_from(config)?)
     }
 
     /// Returns the objects of this moment, from which another server can start.
@@ -383,9 +360,8 @@ impl Running {
     }
 
     /// Writes the objects of a snapshot, in place of those of the same names.
-    pub fn restore(&self, snapshot: &Snapshot) -> Result<(), StartError> {
-        let restored = snapshot.restore(&self.server);
-        restored.map_err(|error| StartError::Bootstrap(error.to_string()))
+    pub fn restore(&self, snapshot: &Snapshot) -> anyhow::Result<()> {
+        Ok(snapshot.restore(&self.server)?)
     }
 
     /// Stops listening and cuts every connection; the objects stay.

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use anyhow::{Context as _, bail};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -14,33 +15,6 @@ use crate::store::{Draft, Expect, Head};
 use crate::wire::clock;
 use crate::wire::metadata;
 
-/// Why an object could not be put into the store.
-#[derive(Debug, thiserror::Error)]
-pub enum SeedError {
-    /// The resource is not served.
-    #[error("this server has no {plural:?} in group {group:?}")]
-    Unknown {
-        /// Its group.
-        group: String,
-        /// Its plural.
-        plural: String,
-    },
-    /// It has no metadata.
-    #[error("object {key:?} cannot be stored: {source}")]
-    Malformed {
-        /// Namespace and name.
-        key: String,
-        /// What is wrong.
-        source: serde_json::Error,
-    },
-    /// Somebody else wrote the same object.
-    #[error("object {key:?} was written by somebody else")]
-    Lost {
-        /// Namespace and name.
-        key: String,
-    },
-}
-
 /// One resource of a server, open for objects from nowhere. Watches see the changes like any
 /// others.
 #[derive(Debug)]
@@ -50,14 +24,11 @@ pub struct Seeds {
 
 impl Running {
     /// Returns one resource of the server, into which objects can be put directly.
-    pub fn seeds(&self, group: &str, version: &str, plural: &str) -> Result<Seeds, SeedError> {
+    pub fn seeds(&self, group: &str, version: &str, plural: &str) -> anyhow::Result<Seeds> {
         let served = self.registry().find(group, version, plural);
-        let unknown = || SeedError::Unknown {
-            group: group.to_owned(),
-            plural: plural.to_owned(),
-        };
+        let unknown = || format!("this server has no {plural:?} in group {group:?}");
         Ok(Seeds {
-            served: served.ok_or_else(unknown)?,
+            served: served.with_context(unknown)?,
         })
     }
 }
@@ -65,7 +36,7 @@ impl Running {
 impl Seeds {
     /// Writes an object, new or not. One without a uid gets that of the object it replaces, or a
     /// new one.
-    pub fn put(&self, mut object: Value) -> Result<(), SeedError> {
+    pub fn put(&self, mut object: Value) -> anyhow::Result<()> {
         let key = key(&object);
         let before = self.served.resource.collection.get(&key);
         if object["metadata"]["uid"].is_null() {
@@ -78,12 +49,12 @@ impl Seeds {
         let expect = before.map_or(Expect::Absent, |before| Expect::Version(before.version));
         match self.served.resource.collection.put(draft, expect) {
             Ok(_) => Ok(()),
-            Err(_) => Err(SeedError::Lost { key }),
+            Err(_) => bail!("object {key:?} was written by somebody else"),
         }
     }
 
     /// Removes an object, if it is there.
-    pub fn remove(&self, namespace: &str, name: &str) -> Result<(), SeedError> {
+    pub fn remove(&self, namespace: &str, name: &str) -> anyhow::Result<()> {
         let key = key(&json!({"metadata": {"namespace": namespace, "name": name}}));
         let collection = &self.served.resource.collection;
         let Some(last) = collection.get(&key) else {
@@ -92,7 +63,7 @@ impl Seeds {
         let draft = self.draft(&key, &last.value())?;
         match collection.remove(draft, last.version) {
             Ok(_) => Ok(()),
-            Err(_) => Err(SeedError::Lost { key }),
+            Err(_) => bail!("object {key:?} was written by somebody else"),
         }
     }
 
@@ -128,16 +99,13 @@ impl Seeds {
             .collect()
     }
 
-    fn draft(&self, key: &str, object: &Value) -> Result<Draft, SeedError> {
+    fn draft(&self, key: &str, object: &Value) -> anyhow::Result<Draft> {
         let head = Head::of(
             Arc::from(key),
             object,
             fields::of(&self.served.resource, object),
         );
-        Draft::new(head, object).map_err(|source| SeedError::Malformed {
-            key: key.to_owned(),
-            source,
-        })
+        Draft::new(head, object).with_context(|| format!("object {key:?} cannot be stored"))
     }
 }
 

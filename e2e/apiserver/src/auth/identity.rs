@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use anyhow::anyhow;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD as BASE64};
 use jiff::Timestamp;
@@ -23,10 +24,10 @@ use crate::wire::x509;
 
 /// How long before now certificates begin to be good: clocks of test machines differ, and a day of
 /// grace costs nothing.
-const GRACE: Duration = Duration::from_hours(24);
+pub const GRACE: Duration = Duration::from_hours(24);
 
 /// How long certificates made by the server are good.
-const LIFE: Duration = Duration::from_hours(24 * 365);
+pub const LIFE: Duration = Duration::from_hours(24 * 365);
 
 /// What a credential's identity is called among what is known of a user.
 pub const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
@@ -174,38 +175,14 @@ impl Authority {
         &self.pem
     }
 
-    /// Returns a client certificate for a user.
-    pub fn client(&self, user: &str, groups: &[&str]) -> Result<Credentials, IdentityError> {
-        self.issue(user, groups, GRACE + LIFE)
-    }
-
-    /// Returns a client certificate for a user that ran out this long ago.
-    pub fn expired_client(
-        &self,
-        user: &str,
-        groups: &[&str],
-        ago: Duration,
-    ) -> Result<Credentials, IdentityError> {
-        self.issue(user, groups, GRACE.saturating_sub(ago))
-    }
-
-    /// Returns a client certificate for a user of which so much is left.
-    pub fn ending_client(
-        &self,
-        user: &str,
-        groups: &[&str],
-        left: Duration,
-    ) -> Result<Credentials, IdentityError> {
-        self.issue(user, groups, GRACE + left)
-    }
-
-    /// Returns a client certificate that is good for so long, since [`GRACE`] before now.
-    fn issue(
+    /// Returns a client certificate for a user that is good for so long, since [`GRACE`] before
+    /// now.
+    pub fn client(
         &self,
         user: &str,
         groups: &[&str],
         life: Duration,
-    ) -> Result<Credentials, IdentityError> {
+    ) -> anyhow::Result<Credentials> {
         let key = KeyPair::generate()?;
         let subject = x509::subject(user, groups);
         let now = Timestamp::now();
@@ -230,7 +207,7 @@ impl Authority {
         key: &[u8],
         (now, life): (Timestamp, Duration),
         enciphers: bool,
-    ) -> Result<String, IdentityError> {
+    ) -> anyhow::Result<String> {
         const BACKDATE: Duration = Duration::from_mins(5);
         // What lives long ends earlier by as much as it begins.
         const SHORT: Duration = Duration::from_hours(8);
@@ -245,9 +222,9 @@ impl Authority {
         key: &[u8],
         (from, life): (Timestamp, Duration),
         enciphers: bool,
-    ) -> Result<String, IdentityError> {
+    ) -> anyhow::Result<String> {
         let (_, own) = X509Certificate::from_der(&self.certificate)
-            .map_err(|e| IdentityError::Root(e.to_string()))?;
+            .map_err(|e| anyhow!("reading the authority's certificate: {e}"))?;
         let end = own.validity().not_after.timestamp();
         let end = Timestamp::from_second(end).unwrap_or(Timestamp::MAX);
         let client = x509::Client {
@@ -277,7 +254,7 @@ impl Authority {
 
     /// Returns the TLS configuration for the server: its certificate for loopback names, and client
     /// certificates asked for but not demanded.
-    pub fn server_tls(&self) -> Result<rustls::ServerConfig, TlsError> {
+    pub fn server_tls(&self) -> anyhow::Result<rustls::ServerConfig> {
         let key = KeyPair::generate()?;
         let mut params = common("kube-apiserver", Timestamp::now());
         for name in [
@@ -305,7 +282,7 @@ impl Authority {
             WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
                 .allow_unauthenticated()
                 .build()?;
-        let key = PrivateKeyDer::try_from(key.serialize_der()).map_err(TlsError::Key)?;
+        let key = PrivateKeyDer::try_from(key.serialize_der()).map_err(anyhow::Error::msg)?;
         let mut config = rustls::ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
             .with_client_cert_verifier(verifier)
@@ -313,34 +290,6 @@ impl Authority {
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(config)
     }
-}
-
-/// Why a client certificate could not be made.
-#[derive(Debug, thiserror::Error)]
-pub enum IdentityError {
-    /// A key could not be made or used.
-    #[error("signing a client certificate: {0}")]
-    Key(#[from] rcgen::Error),
-    /// The authority's own certificate is unreadable.
-    #[error("reading the authority's certificate: {0}")]
-    Root(String),
-}
-
-/// Why TLS could not be set up.
-#[derive(Debug, thiserror::Error)]
-pub enum TlsError {
-    /// A certificate could not be made.
-    #[error("making a certificate: {0}")]
-    Certificate(#[from] rcgen::Error),
-    /// rustls refused a certificate or a key.
-    #[error("configuring tls: {0}")]
-    Config(#[from] rustls::Error),
-    /// The verifier of client certificates could not be built.
-    #[error("verifying client certificates: {0}")]
-    Verifier(#[from] rustls::server::VerifierBuilderError),
-    /// The private key was of an unknown form.
-    #[error("reading the private key: {0}")]
-    Key(&'static str),
 }
 
 /// Returns the user that a (verified) client certificate names: CN is the name, O are the groups.

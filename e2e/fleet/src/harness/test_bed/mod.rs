@@ -280,7 +280,7 @@ impl MemberApi {
 
 /// Starts an embedded API that knows the project's kinds.
 pub async fn fleet_api() -> anyhow::Result<Running> {
-    Ok(ApiServer::start(fleet_options()?).await?)
+    ApiServer::start(fleet_options()?).await
 }
 
 fn fleet_options() -> anyhow::Result<Options> {
