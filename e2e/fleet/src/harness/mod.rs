@@ -11,7 +11,7 @@
 //! |---|---|
 //! | start a fleet, cut and heal members, kill and restart processes | [`fleet`], [`process`] |
 //! | break one party's way to one API, or its clock | [`route`] |
-//! | have an embedded API answer 500, hang, or break watches | `muster_test_apiserver::faults` |
+//! | have an embedded API answer 500, hang, or cut somebody off | `muster_test_apiserver::faults` |
 //! | choose where the APIs come from, and ask what they can do | [`provider`] |
 //! | await, and watch that something stays | [`observer`] |
 //! | test one part in the test's own process | [`test_bed`] |
