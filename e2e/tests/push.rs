@@ -6,7 +6,7 @@ use std::ops::Deref;
 
 use k8s_openapi::api::rbac::v1::Role;
 use muster_control_plane::settings::Settings;
-use muster_e2e::apiserver::faults::Effect;
+use muster_e2e::apiserver::faults::{Effect, Scope};
 use muster_e2e::harness::objects::{create, event, list, merge, merge_status};
 use muster_e2e::harness::test_bed::{MemberApi, Task, TestBed, gone, until};
 use muster_shared::api::binding::ResourceBinding;
@@ -265,7 +265,8 @@ async fn a_dead_member_is_not_ready_slows_no_other_and_comes_back() {
     let _control_plane = bench.control_plane();
     bench.join("m1").await;
     bench.join("m2").await;
-    bench.members["m1"].server.faults().inject(Effect::Hang);
+    let faults = bench.members["m1"].server.faults();
+    faults.inject_for(Scope::default(), Effect::Hang);
     bench.ready("m1", "False").await;
     until(
         &bench.clusters(),
@@ -282,7 +283,7 @@ async fn a_dead_member_is_not_ready_slows_no_other_and_comes_back() {
     .await;
     bench.deploy(&["m2"]).await;
     bench.arrives("m2").await;
-    bench.members["m1"].server.faults().heal();
+    faults.heal();
     bench.ready("m1", "True").await;
 }
 

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 /// What goes wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
-    /// Connections are closed as soon as they are there or ask something; live ones are cut.
+    /// Connections are closed as soon as they ask something; live watches are cut.
     Cut,
     /// Nothing is ever answered; live watches fall silent.
     Hang,
@@ -81,19 +81,10 @@ impl Default for Faults {
 }
 
 impl Faults {
-    /// Adds a fault for everybody.
-    pub fn inject(&self, effect: Effect) {
-        self.inject_for(Scope::default(), effect);
-    }
-
     /// Adds a fault for those in the scope.
     pub fn inject_for(&self, scope: Scope, effect: Effect) {
-        let cuts = effect == Effect::Cut && scope == Scope::default();
         self.active
             .send_modify(|active| active.push((scope, effect)));
-        if cuts {
-            self.cut_connections();
-        }
     }
 
     /// Takes all faults away. What hung until now is cut, as a healed network would find it dead.

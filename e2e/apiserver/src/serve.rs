@@ -108,9 +108,6 @@ async fn accept(
 
 async fn connection(server: Arc<Server>, stream: TcpStream, tls: TlsAcceptor) {
     let effects = server.faults.effects(None, None);
-    if effects.contains(&Effect::Cut) {
-        return;
-    }
     if effects.contains(&Effect::Hang) {
         // Held open, never spoken to; healing cuts it.
         std::future::pending::<()>().await;
