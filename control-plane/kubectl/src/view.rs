@@ -73,7 +73,8 @@ pub(super) struct Member {
     pub reason: String,
     /// Condition by which a cluster that is ready needs attention.
     pub concern: Option<String>,
-    /// Message of the condition by which a cluster that is ready needs attention.
+    /// Message of the condition by which a cluster that is ready needs attention; in `status` also
+    /// who put on the taints by which it does.
     pub why: Option<String>,
     pub since: Option<Timestamp>,
     /// Last renewal of its lease, by the clock of the member.

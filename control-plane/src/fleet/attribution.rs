@@ -15,7 +15,7 @@ use muster_shared::api::policy::PropagationSpec;
 use muster_shared::k8s::{ManagedFieldsEntry, ObjectMeta, Taint};
 use muster_shared::names::annotation::ORDERED_BY;
 use muster_shared::names::taint::{CORDON, DRAIN};
-use muster_shared::taints::is_of_command;
+use muster_shared::taints::{describe, is_of_command};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -131,6 +131,26 @@ impl Attribution {
             Self::standing(&cluster.metadata, begins, ends, since)
         });
         orders.flatten().min_by_key(|it| it.order != order::DRAIN)
+    }
+
+    /// Returns the order by which `kubectl muster taint` put a taint on a cluster, if it is the
+    /// last one about this taint and was not given long before the taint came.
+    pub fn of_taint(metadata: &ObjectMeta, taint: &Taint) -> Option<Self> {
+        let (key, effect) = (&taint.key, &taint.effect);
+        let begins = format!("tainted {}", describe(taint));
+        let ends = [
+            format!("untainted {key}"),
+            format!("untainted {key}:{effect}"),
+        ];
+        let says = |it: &Self, words: &String| it.change.split(", ").any(|part| part == words);
+        let is_about = |it: &Self| says(it, &begins) || ends.iter().any(|words| says(it, words));
+        let mut all = Self::all(metadata).into_iter().rev();
+        let last = all.find(|it| it.order == order::TAINT && is_about(it))?;
+        let since = taint.time_added.as_ref().map(|it| it.0);
+        let is_old = since
+            .zip(last.at)
+            .is_some_and(|(since, at)| since.duration_since(at) > FRESH);
+        (says(&last, &begins) && !is_old).then_some(last)
     }
 
     /// Returns who wrote the field at `path` last, as far as the API server tells: a program, and

@@ -80,6 +80,40 @@ fn the_author_of_an_order_is_the_one_who_gave_the_order_that_stands() {
 }
 
 #[test]
+fn the_author_of_a_taint_is_the_one_who_put_it_on_last() {
+    let order = |change: &str, second: i64| Attribution {
+        change: change.to_owned(),
+        ..given("taint", "alice", second)
+    };
+    let put = order("tainted a=1:NoExecute", 10);
+    let several = order("untainted b, tainted a=1:NoExecute", 10);
+    let another = order("tainted a=1:NoSchedule, tainted aa=1:NoExecute", 20);
+    let (off, all_off) = (order("untainted a:NoExecute", 20), order("untainted a", 20));
+    let drain = given("drain", "bob", 20);
+    for (orders, added, expected) in [
+        (&[&put][..], 10, Some("alice")),
+        (&[], 10, None),
+        // A command about many clusters takes a while.
+        (&[&put], 70, Some("alice")),
+        (&[&several], 10, Some("alice")),
+        (&[&put, &another, &drain], 10, Some("alice")),
+        (&[&another], 20, None),
+        // Somebody put it on in another way since.
+        (&[&put, &off], 30, None),
+        (&[&put, &all_off], 30, None),
+        (&[&put], 10_000, None),
+        (&[&put, &off, &put], 10, Some("alice")),
+    ] {
+        let taint = serde_json::from_value(json!({
+            "key": "a", "value": "1", "effect": "NoExecute", "timeAdded": at(added),
+        }));
+        let found = Attribution::of_taint(&with(orders), &taint.unwrap());
+        let by = found.as_ref().map(Attribution::author);
+        assert_eq!(by, expected, "{orders:?} {added}");
+    }
+}
+
+#[test]
 fn admission_attributes_each_new_order_to_the_user_who_writes() {
     let drained = json!([{"key": DRAIN, "effect": "NoExecute"}]);
     let none = json!([]);

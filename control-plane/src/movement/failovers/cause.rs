@@ -83,7 +83,11 @@ pub fn trouble(cluster: &Cluster, heard: Option<Timestamp>, now: Timestamp) -> O
             Some(_) => CauseType::TaintPolicy,
             None => CauseType::Taint,
         };
-        (kind, format!("taint {}", describe(first)), added(first))
+        let mut message = format!("taint {}", describe(first));
+        if let Some(order) = Attribution::of_taint(&cluster.metadata, first) {
+            message = format!("{message} {order}");
+        }
+        (kind, message, added(first))
     };
     let of_condition = |taint: &&Taint| [keys::NOT_READY, keys::UNREACHABLE].contains(&&*taint.key);
     let is_failure =
@@ -137,6 +141,7 @@ pub fn bounded(mut text: String, longest: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use muster_shared::names::annotation::ORDERED_BY;
     use serde_json::{Value, json};
 
     use super::*;
@@ -228,6 +233,24 @@ mod tests {
         assert_eq!(both.times.silent_since, Some(Time(at(10))));
         assert_eq!(both.times.not_ready, Some(Time(at(40))));
         assert_eq!(both.times.tainted, Some(Time(at(30))));
+    }
+
+    #[test]
+    fn a_taint_that_a_person_ordered_is_told_with_who_put_it_on_and_why() {
+        let order = json!([{
+            "order": "taint", "change": "tainted rack:NoExecute", "by": "alice", "reason": "new disks",
+        }]);
+        for (key, expected) in [
+            ("rack", "taint rack:NoExecute by alice: new disks"),
+            ("other", "taint other:NoExecute"),
+        ] {
+            let taints = json!([taint(key, "NoExecute", 10)]);
+            let mut cluster = cluster(None, &taints, &json!({}));
+            let order = (ORDERED_BY.to_owned(), order.to_string());
+            cluster.annotations_mut().extend([order]);
+            let found = trouble(&cluster, None, at(100)).unwrap();
+            assert_eq!(found.cause.message, expected);
+        }
     }
 
     #[test]

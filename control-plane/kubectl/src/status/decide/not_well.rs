@@ -13,7 +13,7 @@ use muster_shared::api::cluster::Cluster;
 use muster_shared::conditions;
 use muster_shared::k8s::Lease;
 use muster_shared::names::taint::{CORDON, DRAIN};
-use muster_shared::taints::{is_drain, is_of_command};
+use muster_shared::taints::{describe, is_drain, is_of_command};
 use serde::Serialize;
 
 use super::{Fates, Next, Report, Snapshot};
@@ -137,9 +137,15 @@ pub(super) fn not_well(
     } else if member.ready == conditions::TRUE {
         // The cluster needs attention because of its taints.
         let taints = cluster.spec.taints.iter().filter(|it| !is_of_command(it));
-        let tainted = taints.filter_map(|it| Some(it.time_added.as_ref()?.0));
+        let tainted = taints.clone();
+        let tainted = tainted.filter_map(|it| Some(it.time_added.as_ref()?.0));
         member.since = tainted.min();
         member.begun = member.since;
+        let ordered = taints.filter_map(|it| {
+            let order = Attribution::of_taint(&cluster.metadata, it)?;
+            Some(format!("tainted {} {order}", describe(it)))
+        });
+        member.why = Some(ordered.collect::<Vec<_>>().join("; "));
     }
     member.why = member.why.filter(|it| !it.is_empty());
     Some(NotWell {

@@ -103,6 +103,7 @@ function ofCluster(name) {
       fates && `Of its workloads ${fates.elsewhere} run elsewhere, ${fates.starting} start elsewhere, ${fates.staying} stay${[...reasons(fates.waiting), ...reasons(fates.stranded)].map((it) => `, ${it}`).join("")}`,
       next && `Next: ${upcoming(next, now)}`,
       it.taints.length ? `Taints: ${it.taints.join(", ")}` : "",
+      found?.why && `Why: ${found.why}`,
     ]),
     ["p", {}, [["button", { type: "button", "data-lost": name }, `Forecast the loss of ${name}`]]],
     ...(own.length ? [["h3", {}, "Failovers"], ["ul", {}, own.map((it) => ["li", {}, [["a", { href: address("failover", it.metadata.name) }, `${moment(it.spec.startTime)}: ${it.status?.cause?.type || "?"}, ${it.status?.state || "not told yet"}`]]])]] : []),

@@ -94,6 +94,24 @@ fn what_a_person_ordered_is_told_as_an_order_and_not_as_a_fault() {
 }
 
 #[test]
+fn a_taint_that_a_person_ordered_is_told_with_who_put_it_on_and_why() {
+    let mut tainted = cluster("m1", "True", &["rack"]);
+    let order = json!([{
+        "order": "taint", "change": "tainted rack:PreferNoExecute", "by": "alice",
+        "at": "2026-01-01T00:09:00Z", "reason": "new disks",
+    }]);
+    let order = (ORDERED_BY.to_owned(), order.to_string());
+    tainted.annotations_mut().extend([order]);
+    let clusters = vec![tainted, cluster("m2", "True", &["gpu"])];
+    let report = decide(&snapshot(clusters, vec![]));
+    let told: Vec<_> = report.not_well.iter().map(|it| it.why.as_deref()).collect();
+    let by_alice = "tainted rack:PreferNoExecute by alice at 2026-01-01T00:09:00Z: new disks";
+    assert_eq!(told, [Some(by_alice), None]);
+    let text = print::table(&report, NOW.parse().unwrap());
+    assert!(text.contains(by_alice), "{text}");
+}
+
+#[test]
 fn what_could_not_be_read_is_not_told_as_zero() {
     let blind = Snapshot {
         clusters: Err("list clusters: 404".to_owned()),
