@@ -55,8 +55,9 @@ fn matter(report: &Report, state: State, found: &[&NotWell], now: Timestamp) -> 
         };
         span_from(word, time, now)
     };
+    let is_lost = matches!(state, State::Silent | State::NotReady);
     let (at_once, times) = match apart {
-        Some(apart) if together && apart > AT_ONCE => {
+        Some(apart) if is_lost && apart > AT_ONCE => {
             let (first, last) = (span(longest), span(latest));
             ("", format!(", the first for {first}, the last for {last}"))
         }
@@ -67,8 +68,7 @@ fn matter(report: &Report, state: State, found: &[&NotWell], now: Timestamp) -> 
             (at_once, since.unwrap_or_default())
         }
     };
-    let is_stopped =
-        report.pace.band == Band::Stopped && matches!(state, State::Silent | State::NotReady);
+    let is_stopped = report.pace.band == Band::Stopped && is_lost;
     let is_network = state == State::Silent && is_network(report);
     let region = in_common_region(report, found).filter(|_| !is_network);
     let who = match found {
@@ -100,8 +100,12 @@ fn matter(report: &Report, state: State, found: &[&NotWell], now: Timestamp) -> 
             0 => "",
             _ => ", except those with fencing",
         };
+        let whom = match lost_last(found) {
+            all if all == found.len() => "the clusters".to_owned(),
+            last => format!("the {last} clusters that fell silent last"),
+        };
         text = format!(
-            "{text}: most likely the network of the fleet API, not the clusters; workloads most likely still run{fenced}; {moves}"
+            "{text}: most likely the network of the fleet API, not {whom}; workloads most likely still run{fenced}; {moves}"
         );
         return (Severity::Alarm, text);
     }
@@ -121,18 +125,33 @@ fn matter(report: &Report, state: State, found: &[&NotWell], now: Timestamp) -> 
 /// Returns the time between the first of clusters that failed and the last, by one clock: that of
 /// whoever judges.
 fn apart(found: &[&NotWell]) -> Option<SignedDuration> {
-    let judged = || found.iter().filter_map(|it| it.since.or(it.last_heard));
-    let (first, last) = judged().min().zip(judged().max())?;
+    let times = || found.iter().filter_map(|it| judged(it));
+    let (first, last) = times().min().zip(times().max())?;
     Some(last.duration_since(first))
 }
 
-/// Returns whether all clusters fell silent for one cause, which is most likely the network of the
-/// fleet API.
+/// Returns when a cluster failed, by the clock of whoever judges, if that is known.
+fn judged(cluster: &NotWell) -> Option<Timestamp> {
+    cluster.since.or(cluster.last_heard)
+}
+
+/// Returns how many of clusters that failed did so together with the last of them.
+fn lost_last(found: &[&NotWell]) -> usize {
+    let last = found.iter().filter_map(|it| judged(it)).max();
+    let with_last = |it: &&&NotWell| {
+        let both = judged(it).zip(last);
+        both.is_some_and(|(at, last)| last.duration_since(at) <= TOGETHER)
+    };
+    found.iter().filter(with_last).count()
+}
+
+/// Returns whether the whole fleet is silent, most of it for one cause, which is most likely the
+/// network of the fleet API. A few clusters may have been lost before.
 pub(super) fn is_network(report: &Report) -> bool {
     let not_well = report.not_well.iter();
     let silent: Vec<&NotWell> = not_well.filter(|it| it.state == State::Silent).collect();
     let is_whole = silent.len() > 1 && report.clusters == Some(silent.len());
-    is_whole && apart(&silent).is_some_and(|it| it <= TOGETHER)
+    is_whole && 2 * lost_last(&silent) > silent.len()
 }
 
 /// Tells of many clusters in which region most of them are, if there is one.

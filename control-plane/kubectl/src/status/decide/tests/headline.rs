@@ -368,19 +368,41 @@ fn many_lost_clusters_are_told_by_the_region_that_most_of_them_are_in() {
 
 #[test]
 fn clusters_that_fall_silent_one_after_the_other_are_not_told_to_have_done_so_at_once() {
-    let mut clusters = five(&["Unknown", "Unknown"]);
-    let second = &mut clusters[1].status.as_mut().unwrap().conditions[0];
-    second.last_transition_time = read(json!("2026-01-01T00:05:30Z"));
-    let line = decide(&snapshot(clusters, Vec::new())).summary.line();
-    assert_eq!(
-        line,
-        "ATTENTION: 2 of 5 clusters (m1, m2) silent, the first for 5 min 40 s (last heard 00:04:20Z), the last for 4 min 30 s (since 00:05:30Z)"
-    );
+    let first = "the first for 5 min 40 s (last heard 00:04:20Z)";
+    for (count, second, expected) in [
+        (
+            2,
+            "00:05:30",
+            format!("ATTENTION: 2 of 5 clusters (m1, m2) silent, {first}, the last for 4 min 30 s (since 00:05:30Z)"),
+        ),
+        (
+            2,
+            "00:09:00",
+            format!("ATTENTION: 2 of 5 clusters (m1, m2) silent, {first}, the last for 60 s (since 00:09:00Z)"),
+        ),
+        (
+            5,
+            "00:01:00",
+            "ALARM: 5 of 5 clusters silent, the first for 9 min (since 00:01:00Z), the last for 5 min (since 00:05:00Z): most likely the network of the fleet API, not the 4 clusters that fell silent last; workloads most likely still run; movement is stopped".to_owned(),
+        ),
+    ] {
+        let mut clusters = five(&["Unknown"; 5][..count]);
+        let condition = &mut clusters[1].status.as_mut().unwrap().conditions[0];
+        let time = json!(format!("2026-01-01T{second}Z"));
+        condition.last_transition_time = read(time);
+        let line = decide(&snapshot(clusters, Vec::new())).summary.line();
+        assert_eq!(line, expected);
+    }
 }
 
 #[test]
 fn what_happened_and_what_to_do_blame_the_network_by_one_rule() {
-    for (second, is_network) in [("00:05:30", true), ("00:08:00", false)] {
+    for (second, is_network) in [
+        ("00:05:30", true),
+        ("00:08:00", false),
+        // One was lost before, and the others all at once.
+        ("00:01:00", true),
+    ] {
         let mut clusters = five(&["Unknown"; 5]);
         let condition = &mut clusters[1].status.as_mut().unwrap().conditions[0];
         let time = json!(format!("2026-01-01T{second}Z"));
