@@ -1,7 +1,7 @@
 //! Faults by hand: `sandbox cut NAME --dir DIR` talks to the sandbox that runs in DIR, over a
 //! socket there.
 //!
-//! One line asks (`cut member1`), one line answers (`ok`, or what is wrong).
+//! One line asks (`cut member1`, `cut --all`), one line answers (`ok`, or what is wrong).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,6 +16,9 @@ use muster_test_fleet::harness::fleet::Fleet;
 
 /// How long an answer may take.
 const ANSWER: Duration = Duration::from_secs(10);
+
+/// What a request has in place of a name to ask about all members.
+pub const ALL: &str = "--all";
 
 fn socket(directory: &Path) -> PathBuf {
     directory.join("control.sock")
@@ -56,19 +59,13 @@ async fn answer(stream: UnixStream, fleet: &Fleet, screen: &Screen) -> std::io::
     stream.read_line(&mut request).await?;
     let words: Vec<&str> = request.split_whitespace().collect();
     let done = match words.as_slice() {
-        ["cut", name] => fleet.cut(name).map(|()| {
-            screen.headline(
-                &format!("{name} is cut off"),
-                "by hand; heal it with: sandbox heal",
-            );
-            screen.mark_cut(name, true);
-        }),
-        ["heal", name] => fleet.heal(name).map(|()| {
-            screen.headline(&format!("the network of {name} is back"), "by hand");
-            screen.mark_cut(name, false);
-        }),
+        [verb @ ("cut" | "heal"), ALL] => {
+            let mut names = fleet.members.keys();
+            names.try_for_each(|name| carry_out(verb, name, fleet, screen))
+        }
+        [verb @ ("cut" | "heal"), name] => carry_out(verb, name, fleet, screen),
         _ => Err(anyhow::anyhow!(
-            "unknown request {:?}: cut NAME or heal NAME",
+            "unknown request {:?}: cut NAME, heal NAME, or {ALL} in place of a name",
             request.trim()
         )),
     };
@@ -77,6 +74,20 @@ async fn answer(stream: UnixStream, fleet: &Fleet, screen: &Screen) -> std::io::
         Err(error) => format!("{error:#}\n"),
     };
     stream.write_all(text.as_bytes()).await
+}
+
+fn carry_out(verb: &str, name: &str, fleet: &Fleet, screen: &Screen) -> anyhow::Result<()> {
+    let is_cut = verb == "cut";
+    if is_cut {
+        fleet.cut(name)?;
+        let how = "by hand; heal it with: sandbox heal";
+        screen.headline(&format!("{name} is cut off"), how);
+    } else {
+        fleet.heal(name)?;
+        screen.headline(&format!("the network of {name} is back"), "by hand");
+    }
+    screen.mark_cut(name, is_cut);
+    Ok(())
 }
 
 /// Asks the sandbox that runs in a directory.

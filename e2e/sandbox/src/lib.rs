@@ -65,8 +65,15 @@ struct Run {
 #[derive(Debug, Args)]
 struct Target {
     /// Names of the members.
-    #[arg(required = true, value_name = "NAME")]
+    #[arg(
+        required_unless_present = "all",
+        conflicts_with = "all",
+        value_name = "NAME"
+    )]
     names: Vec<String>,
+    /// All members.
+    #[arg(long)]
+    all: bool,
     /// Directory of the running sandbox.
     #[arg(long, value_name = "DIR")]
     dir: PathBuf,
@@ -107,9 +114,15 @@ async fn ask(target: &Target, verb: &str) -> anyhow::Result<ExitCode> {
         "cut" => "is cut off from the fleet API; let it back with: sandbox heal",
         _ => "reaches the fleet API again",
     };
-    for name in &target.names {
+    let all = target.all.then(|| control::ALL.to_owned());
+    for name in all.iter().chain(&target.names) {
         control::ask(&target.dir, &format!("{verb} {name}")).await?;
-        println!("{name} {done}");
+        let who = if target.all {
+            "every member"
+        } else {
+            name.as_str()
+        };
+        println!("{who} {done}");
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -367,6 +380,26 @@ async fn until_told() {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn members_are_cut_off_and_healed_by_name_or_all_at_once() {
+        for (words, expected) in [
+            (&["member1", "member2"][..], Some((false, 2))),
+            (&["--all"], Some((true, 0))),
+            (&["member1", "--all"], None),
+            (&[], None),
+        ] {
+            for verb in ["cut", "heal"] {
+                let line = ["sandbox", verb, "--dir=/tmp"].into_iter();
+                let parsed = Command::try_parse_from(line.chain(words.iter().copied()));
+                let found = parsed.ok().and_then(|it| match it.action? {
+                    Action::Cut(it) | Action::Heal(it) => Some((it.all, it.names.len())),
+                    Action::Up(_) => None,
+                });
+                assert_eq!(found, expected, "{verb} {words:?}");
+            }
+        }
+    }
 
     #[test]
     fn a_directory_belongs_to_the_sandbox_that_runs_in_it() {
