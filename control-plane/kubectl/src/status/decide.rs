@@ -172,6 +172,8 @@ pub(super) struct Report {
     pub unplaced: Vec<Waiting>,
     /// Workloads that are placed where something they refer to is not.
     pub without_dependencies: Vec<Waiting>,
+    /// Workloads with a cluster in which their policies suspend what is to be created or changed.
+    pub suspended: Group,
     /// Credentials and tokens that have ended, or end in days and were not renewed.
     pub expires: Vec<Expiry>,
     /// The clusters, if they were asked for and could be read.
@@ -389,6 +391,10 @@ fn take(report: &mut Report, binding: &AnyBinding, silent: &BTreeSet<String>) {
     }
     if let Some(lacks) = holds(references::CONDITION, conditions::TRUE) {
         report.without_dependencies.push(waiting(lacks));
+    }
+    let mut targets = spec.clusters.iter();
+    if !runs_nothing(spec) && targets.any(|it| spec.dispatching_suspended_in(&it.name)) {
+        report.suspended.add(binding);
     }
     let unheard = unknown::unheard(binding, silent);
     if let Some(unheard) = unheard.filter(|_| !runs_nothing(spec)) {

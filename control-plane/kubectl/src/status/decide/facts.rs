@@ -10,7 +10,8 @@ use serde::Serialize;
 
 use super::{Report, STOPPED};
 use crate::running::Source;
-use crate::status::summary::{either, time};
+use crate::status::summary::{count, either, time};
+use crate::table::first_titles;
 
 /// Clusters that a fact names at most.
 const MOST: usize = 10;
@@ -31,6 +32,7 @@ pub(super) fn facts(report: &Report, now: Timestamp) -> Vec<Fact> {
         ("Clusters", counts_of_clusters(report)),
         ("Workloads", counts_of_workloads(report)),
     ]);
+    all.extend(suspended(report).map(|it| ("Suspended", it)));
     let fact = |(name, text)| Fact { name, text };
     all.into_iter().map(fact).collect()
 }
@@ -172,4 +174,19 @@ fn counts_of_workloads(report: &Report) -> String {
         }
     }
     text
+}
+
+/// Tells of workloads whose copies a person's order in their policies leaves as they are.
+fn suspended(report: &Report) -> Option<String> {
+    let number = report.suspended.count;
+    let names = first_titles(&report.suspended.names, number);
+    let whose = either(
+        number,
+        "whose policy suspends its copies",
+        "whose policies suspend their copies",
+    );
+    let who = count(number, "workload");
+    (number > 0).then(|| {
+        format!("{who} ({names}), {whose}; by whose order, and why: kubectl muster explain")
+    })
 }

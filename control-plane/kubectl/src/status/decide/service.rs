@@ -54,7 +54,7 @@ pub(in super::super) struct Group {
 }
 
 impl Group {
-    fn add(&mut self, binding: &AnyBinding) {
+    pub(super) fn add(&mut self, binding: &AnyBinding) {
         self.count += 1;
         if self.count <= NAMED {
             self.names.push(title(binding));

@@ -112,6 +112,25 @@ fn a_taint_that_a_person_ordered_is_told_with_who_put_it_on_and_why() {
 }
 
 #[test]
+fn workloads_that_a_policy_suspends_where_they_are_are_told() {
+    let on = |cluster: &str| json!({ "dispatchingOnClusters": { "clusterNames": [cluster] } });
+    let told = "Suspended:  1 workload (Deployment default/web), whose policy suspends its copies; by whose order, and why: kubectl muster explain\n";
+    for (suspension, is_told) in [
+        (json!(null), false),
+        (json!({ "dispatching": true }), true),
+        (on("m2"), true),
+        // It has no copy there.
+        (on("m1"), false),
+    ] {
+        let mut web = binding("web", &[], None).as_ref().clone();
+        web.spec.suspension = read(suspension);
+        let report = decide(&snapshot(well(), vec![Arc::new(web)]));
+        let text = print::table(&report, NOW.parse().unwrap());
+        assert_eq!(text.contains(told), is_told, "{text}");
+    }
+}
+
+#[test]
 fn what_could_not_be_read_is_not_told_as_zero() {
     let blind = Snapshot {
         clusters: Err("list clusters: 404".to_owned()),
