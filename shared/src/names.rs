@@ -254,6 +254,17 @@ pub mod condition {
     /// healthy in this one. Set by the control plane where
     /// `--cluster-unhealthy-workloads-threshold` asks for that.
     pub const WORKLOADS_HEALTHY: &str = "WorkloadsHealthy";
+    /// Of a Cluster (Muster's own): enough nodes are ready. Set by an agent that is asked for that.
+    pub const NODES_READY: &str = "NodesReady";
+    /// Of a Cluster: names of services resolve. Type, reasons and messages are those of Karmada's
+    /// detector for CoreDNS. Set by an agent that is asked for that.
+    pub const NAMES_RESOLVE: &str = "ServiceDomainNameResolutionReady";
+    /// Of a Cluster (Muster's own): connections out of the member succeed. Set by an agent that is
+    /// asked for that.
+    pub const EGRESS_READY: &str = "EgressReady";
+    /// Of a Cluster (Muster's own): the member's API server answers well and in time. Set by an
+    /// agent that is asked for that.
+    pub const RESPONSIVE: &str = "APIServerResponsive";
     /// Of a Cluster (Muster's own): its agent reads the Works of the member.
     pub const WORKS_UP_TO_DATE: &str = "WorksUpToDate";
     /// Of a Cluster (Muster's own): objects in the member were made for Works that the store of the

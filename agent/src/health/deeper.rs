@@ -11,22 +11,14 @@ use jiff::Timestamp;
 use muster_shared::api::cluster::NodeSummary;
 use muster_shared::conditions::{self, FALSE, TRUE};
 use muster_shared::k8s::Condition;
+use muster_shared::names::condition::{EGRESS_READY, NAMES_RESOLVE, NODES_READY, RESPONSIVE};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::debounce::{Memory, Readiness, Thresholds, Verdict, debounce};
-use super::recent::{Limits, RESPONSIVE, Recent};
-
-/// Condition that says whether enough nodes are ready. Karmada has none like it.
-pub const NODES_READY: &str = "NodesReady";
-/// Condition that says whether names of services resolve. Type, reasons and messages are those of
-/// Karmada's detector for CoreDNS.
-pub const NAMES_RESOLVE: &str = "ServiceDomainNameResolutionReady";
-
-/// Condition that says whether connections out of the member succeed. Karmada has none like it.
-pub const EGRESS_READY: &str = "EgressReady";
+use super::recent::{Limits, Recent};
 
 /// Message of Karmada's detector for CoreDNS when it reports that names do not resolve.
 const OF_DETECTOR: &str = "service domain name resolution is unready";

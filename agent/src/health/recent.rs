@@ -5,10 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use muster_shared::conditions::{self, FALSE, TRUE};
 use muster_shared::k8s::Condition;
-
-/// Condition that says whether the member's API server answers well and in time. Karmada has none
-/// like it.
-pub const RESPONSIVE: &str = "APIServerResponsive";
+use muster_shared::names::condition::RESPONSIVE;
 
 /// Probes that are remembered: two minutes of them, if the update frequency is the usual one.
 const REMEMBERED: usize = 12;

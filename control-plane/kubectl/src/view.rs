@@ -73,8 +73,8 @@ pub(super) struct Member {
     pub reason: String,
     /// Condition by which a cluster that is ready needs attention.
     pub concern: Option<String>,
-    /// Message of the condition by which a cluster that is ready needs attention; in `status` also
-    /// who put on the taints by which it does.
+    /// Message of the condition by which a cluster that is ready needs attention. In `status` also
+    /// what further conditions say, and who put on its taints.
     pub why: Option<String>,
     pub since: Option<Timestamp>,
     /// Last renewal of its lease, by the clock of the member.

@@ -5,13 +5,16 @@ use std::ops::Deref;
 
 use jiff::Timestamp;
 use kube::ResourceExt as _;
-use muster_control_plane::fleet::attribution::{Attribution, order};
+use muster_control_plane::fleet::attribution::{Attribution, order, plain};
 use muster_control_plane::fleet::pause::Pause;
 use muster_control_plane::movement::eviction::drain;
 use muster_control_plane::movement::eviction::judge::Switches;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::conditions;
-use muster_shared::k8s::Lease;
+use muster_shared::k8s::{Condition, Lease};
+use muster_shared::names::condition::{
+    EGRESS_READY, NAMES_RESOLVE, NODES_READY, RESPONSIVE, SEEN_BY_PEERS, WORKLOADS_HEALTHY,
+};
 use muster_shared::names::taint::{CORDON, DRAIN};
 use muster_shared::taints::{describe, is_drain, is_of_command};
 use serde::Serialize;
@@ -36,6 +39,9 @@ pub(in super::super) struct NotWell {
     /// is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_taint_seconds: Option<u64>,
+    /// Whether agents of other clusters reach it, if it is not ready and they know.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seen_by_peers: Option<bool>,
     pub region: Option<String>,
     /// Next event in the cluster.
     pub next: Next,
@@ -84,6 +90,15 @@ impl Ordered {
     }
 }
 
+/// Checks of a cluster that is ready, each by a condition.
+const CHECKS: [&str; 5] = [
+    WORKLOADS_HEALTHY,
+    NODES_READY,
+    RESPONSIVE,
+    NAMES_RESOLVE,
+    EGRESS_READY,
+];
+
 const DRAINED: &str = "Drained";
 /// A drain of several clusters that was not completed.
 pub(super) const INCOMPLETE: &str = "DrainIncomplete";
@@ -121,6 +136,19 @@ pub(super) fn ordered(cluster: &Cluster, switches: &Switches) -> Option<Ordered>
     })
 }
 
+/// Returns the conditions that say more of a cluster than `Ready`: of one that is ready the checks
+/// that fail, of another one whether its peers reach it. What the agent of a cluster that is silent
+/// said last is old.
+fn observed(cluster: &Cluster, is_ready: bool) -> impl Iterator<Item = &Condition> {
+    let (kinds, known): (&[&str], &[&str]) = if is_ready {
+        (&CHECKS, &[conditions::FALSE])
+    } else {
+        (&[SEEN_BY_PEERS], &[conditions::FALSE, conditions::TRUE])
+    };
+    let found = kinds.iter().filter_map(move |it| cluster.condition(it));
+    found.filter(move |it| known.contains(&it.status.as_str()))
+}
+
 /// Returns what is not well with a cluster: it is not ready, it has a taint of no command, it is
 /// silent and nobody says so, or something else is wrong with it.
 pub(super) fn not_well(
@@ -132,9 +160,20 @@ pub(super) fn not_well(
     if member.state == State::Ready {
         return None;
     }
+    let is_ready = member.ready == conditions::TRUE;
+    let mut why: Vec<String> = member.why.take().into_iter().collect();
+    let mut seen_by_peers = None;
+    // While nobody judges, what the control plane said last is old.
+    if !is_unheard {
+        let observed: Vec<&Condition> = observed(cluster, is_ready).collect();
+        let seen = observed.iter().find(|it| it.type_ == SEEN_BY_PEERS);
+        seen_by_peers = seen.map(|it| it.status == conditions::TRUE);
+        let told = |it: &&Condition| format!("{}={}: {}", it.type_, it.status, plain(&it.message));
+        why.extend(observed.iter().map(told));
+    }
     if let Some(concern) = &member.concern {
         member.reason.clone_from(concern);
-    } else if member.ready == conditions::TRUE {
+    } else if is_ready {
         // The cluster needs attention because of its taints.
         let taints = cluster.spec.taints.iter().filter(|it| !is_of_command(it));
         let tainted = taints.clone();
@@ -145,13 +184,15 @@ pub(super) fn not_well(
             let order = Attribution::of_taint(&cluster.metadata, it)?;
             Some(format!("tainted {} {order}", describe(it)))
         });
-        member.why = Some(ordered.collect::<Vec<_>>().join("; "));
+        why.extend(ordered);
     }
-    member.why = member.why.filter(|it| !it.is_empty());
+    why.retain(|it| !it.is_empty());
+    member.why = (!why.is_empty()).then(|| why.join("; "));
     Some(NotWell {
         member,
         first_leaves_seconds: None,
         next_taint_seconds: None,
+        seen_by_peers,
         region: cluster.spec.region.clone(),
         next: Next::default(),
         workloads: Fates::default(),

@@ -82,7 +82,15 @@ fn matter(report: &Report, state: State, found: &[&NotWell], now: Timestamp) -> 
     };
     let times = if state == State::New { "" } else { &times };
     let region = region.unwrap_or_default();
-    let mut text = format!("{who} {words}{at_once}{times}{region}");
+    let seen = match found {
+        [only] => match only.seen_by_peers {
+            Some(true) => ", but a peer reaches it",
+            Some(false) => ", and no peer reaches it",
+            None => "",
+        },
+        _ => "",
+    };
+    let mut text = format!("{who} {words}{at_once}{times}{region}{seen}");
     let mut fates = sum(found);
     // What stops itself does not leave then, where nothing moves.
     if let Some(reason) = report.held_by(None)

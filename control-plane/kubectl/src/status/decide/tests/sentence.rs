@@ -403,3 +403,69 @@ fn a_cluster_whose_clock_is_slow_is_not_told_to_have_been_silent_for_longer() {
     assert!(told[1].contains("at once"), "{told:?}");
     assert!(told[1].contains("most likely the network"), "{told:?}");
 }
+
+#[test]
+fn what_peers_see_of_a_cluster_that_is_not_ready_is_told() {
+    let told = |ready: &str, seen: &str, leader: &str| {
+        let mut clusters = five(&[ready]);
+        let seen = condition("SeenByPeers", seen, "x", "as m2 says", SINCE);
+        let status = clusters[0].status.as_mut().unwrap();
+        status.conditions.push(read(seen));
+        let report = decide(&Snapshot {
+            leader: Ok(Some(lease("cp-0", leader))),
+            ..snapshot(clusters, Vec::new())
+        });
+        let why = report.not_well[0].why.clone().unwrap_or_default();
+        (report.summary.sentence, why)
+    };
+    let silent = "m1 silent for 5 min 40 s (last heard 00:04:20Z)";
+    let not_ready = "m1 not ready for 5 min (since 00:05:00Z)";
+    let (alive, lost) = (", but a peer reaches it", ", and no peer reaches it");
+    for (ready, seen, words, more, why) in [
+        (
+            "Unknown",
+            "True",
+            silent,
+            alive,
+            "SeenByPeers=True: as m2 says",
+        ),
+        (
+            "Unknown",
+            "False",
+            silent,
+            lost,
+            "SeenByPeers=False: as m2 says",
+        ),
+        ("Unknown", "Unknown", silent, "", ""),
+        (
+            "False",
+            "True",
+            not_ready,
+            alive,
+            "SeenByPeers=True: as m2 says",
+        ),
+    ] {
+        let expected = (format!("{words}{more}"), why.to_owned());
+        assert_eq!(told(ready, seen, "2026-01-01T00:09:58Z"), expected);
+    }
+    // Nobody leads who would judge what peers report.
+    let (sentence, why) = told("Unknown", "True", "2026-01-01T00:06:00Z");
+    assert!(sentence.ends_with(silent), "{sentence}");
+    assert_eq!(why, "");
+}
+
+#[test]
+fn a_check_that_fails_is_told_of_a_cluster_that_is_tainted() {
+    let check = |status: &str| condition("EgressReady", status, "x", "no \u{1b}route", SINCE);
+    for (status, expected) in [
+        ("False", Some("EgressReady=False: no  route")),
+        ("True", None),
+        ("Unknown", None),
+    ] {
+        let mut tainted = cluster("m1", "True", &["no-way-out"]);
+        let conditions = &mut tainted.status.as_mut().unwrap().conditions;
+        conditions.push(read(check(status)));
+        let report = decide(&snapshot(vec![tainted], Vec::new()));
+        assert_eq!(report.not_well[0].why.as_deref(), expected, "{status}");
+    }
+}
