@@ -37,6 +37,13 @@ impl Reply {
     }
 }
 
+/// Returns a text without control characters, which terminals obey, but for those of its layout.
+/// Whoever reports a condition, such as an agent, wrote parts of it.
+pub(super) fn plain(text: &str) -> String {
+    let is_obeyed = |it: char| it.is_control() && !matches!(it, '\n' | '\t');
+    text.replace(is_obeyed, " ")
+}
+
 /// Output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(super) enum Format {
@@ -60,7 +67,7 @@ impl Format {
         document: &impl Serialize,
     ) -> anyhow::Result<String> {
         Ok(match self {
-            Self::Table | Self::Wide => text().to_string(),
+            Self::Table | Self::Wide => plain(&text().to_string()),
             Self::Json => format!("{}\n", serde_json::to_string_pretty(document)?),
             Self::Yaml => serde_saphyr::to_string(document)?,
         })

@@ -26,9 +26,10 @@ impl<const N: usize> Table<N> {
         }
     }
 
-    /// Adds a row.
+    /// Adds a row. A cell has no end of a line, and nothing that a terminal obeys.
     pub fn row(&mut self, cells: [String; N]) {
-        self.rows.push(cells);
+        let plain = |it: String| it.replace(char::is_control, " ");
+        self.rows.push(cells.map(plain));
     }
 
     /// Returns the text of the table without some of its columns.
@@ -197,5 +198,14 @@ mod tests {
             table.to_string(),
             "NAME       WHY\nweb        no room\nsettings\n"
         );
+    }
+
+    #[test]
+    fn what_others_wrote_controls_no_terminal_and_makes_no_rows() {
+        let mut table = Table::new(["WHY"]);
+        table.row(["\u{1b}[2Jall is well\nm1 ready".to_owned()]);
+        assert_eq!(table.to_string(), "WHY\n [2Jall is well m1 ready\n");
+        let text = crate::output::plain("m1\tready\n\u{1b}[2J\r\u{9b}2J");
+        assert_eq!(text, "m1\tready\n [2J  2J");
     }
 }

@@ -20,7 +20,7 @@ use terminal_size::Width;
 
 use self::decide::{Report, Snapshot, decide};
 use super::list::{all, bindings, tokens, works};
-use super::output::{Format, Reply};
+use super::output::{Format, Reply, plain};
 use super::running::{Running, Source};
 use super::view::{self, View};
 
@@ -110,13 +110,14 @@ fn text(mut report: Report, options: &Options) -> anyhow::Result<String> {
         let now = calendar();
         let terminal = terminal_size::terminal_size_of(std::io::stdout());
         let terminal = terminal.filter(|_| options.output == Format::Table);
-        return Ok(match terminal {
+        let text = match terminal {
             Some((Width(columns), _)) => {
                 let marks = if options.watch { print::MARK } else { 0 };
                 print::screen(&report, now, usize::from(columns).saturating_sub(marks))
             }
             None => print::table(&report, now),
-        });
+        };
+        return Ok(plain(&text));
     }
     report.limit(options.most.unwrap_or(usize::MAX));
     Ok(match options.output {
