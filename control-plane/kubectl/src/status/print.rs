@@ -197,7 +197,11 @@ fn waiting(head: &str, all: &[Waiting], now: Timestamp, limits: Limits) -> Strin
             it.next
                 .as_ref()
                 .map_or_else(|| "-".to_owned(), |it| it.told(now)),
-            it.message.clone(),
+            // A terminal may cut the line: what it means comes first, the taints after it.
+            it.why.as_ref().map_or_else(
+                || it.message.clone(),
+                |why| format!("{why}: {}", it.message),
+            ),
         ]);
     }
     section(&table.to_string(), all.len(), limits)

@@ -435,10 +435,10 @@ MOVING                  FROM   NOW PLACED ON   SINCE
 Deployment default/db   m1     m2              60s
 
 STRANDED                FOR           SINCE   NEXT   WHY
-Deployment default/db   NowhereToGo   4m0s    -      m1 has a taint
+Deployment default/db   NowhereToGo   4m0s    -      has nowhere to go: m1 has a taint
 
 WAITING                  FOR                  SINCE   NEXT   WHY
-Deployment default/web   StoppedByThreshold   4m0s    -      m1 has a taint
+Deployment default/web   StoppedByThreshold   4m0s    -      waits because too many clusters have failed: m1 has a taint
 "
     );
 }
