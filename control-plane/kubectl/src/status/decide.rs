@@ -276,15 +276,15 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
     let fates = report.not_well.iter();
     let fates = fates.map(|it| (it.name.clone(), Fates::default()));
     let mut fates: fates::ByCluster = fates.collect();
+    let ready = are_ready(clusters, &report);
     for binding in bindings {
         take(&mut report, binding, &silent);
-        fates::take(&mut fates, binding, old.as_ref());
+        fates::take(&mut fates, binding, old.as_ref(), &ready);
     }
     for cluster in &mut report.not_well {
         cluster.workloads = fates.remove(&cluster.name).unwrap_or_default();
     }
     count_copies(&mut report.ordered, bindings, old.as_ref());
-    let ready = are_ready(clusters, &report);
     report.service = service(snapshot, &ready, old.as_ref());
     report.old_copies = old.map(|old| in_clusters(&old, bindings, clusters, &silent));
     estimate(&mut report, snapshot, &pauses);

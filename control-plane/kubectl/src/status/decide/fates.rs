@@ -43,8 +43,13 @@ impl Fates {
 /// Fates by cluster. Holds each cluster that is not well.
 pub(super) type ByCluster = BTreeMap<String, Fates>;
 
-/// Takes note of one workload.
-pub(super) fn take(fates: &mut ByCluster, binding: &AnyBinding, old: Option<&OldCopies>) {
+/// Takes note of one workload. `ready` says of each cluster whether it is ready and heard.
+pub(super) fn take(
+    fates: &mut ByCluster,
+    binding: &AnyBinding,
+    old: Option<&OldCopies>,
+    ready: &BTreeMap<String, bool>,
+) {
     if fates.is_empty() {
         return;
     }
@@ -92,7 +97,7 @@ pub(super) fn take(fates: &mut ByCluster, binding: &AnyBinding, old: Option<&Old
         .collect();
     left.sort_unstable();
     left.dedup();
-    let runs = runs(binding, fates);
+    let runs = runs(binding, ready);
     for cluster in left {
         if let Some(fates) = fates.get_mut(cluster) {
             *(if runs {
@@ -104,10 +109,11 @@ pub(super) fn take(fates: &mut ByCluster, binding: &AnyBinding, old: Option<&Old
     }
 }
 
-/// Returns whether all copies of a workload run, by what clusters reported that are well.
-fn runs(binding: &AnyBinding, not_well: &ByCluster) -> bool {
+/// Returns whether all copies of a workload run, by what clusters reported that are ready.
+fn runs(binding: &AnyBinding, ready: &BTreeMap<String, bool>) -> bool {
     let targets = &binding.spec.clusters;
     let runs = |name: &str| binding.status().report(name).is_some_and(service::runs);
+    let is_ready = |name: &str| ready.get(name).is_some_and(|it| *it);
     let mut names = targets.iter().map(|it| it.name.as_str());
-    !targets.is_empty() && names.all(|it| !not_well.contains_key(it) && runs(it))
+    !targets.is_empty() && names.all(|it| is_ready(it) && runs(it))
 }

@@ -469,3 +469,17 @@ fn a_check_that_fails_is_told_of_a_cluster_that_is_tainted() {
         assert_eq!(report.not_well[0].why.as_deref(), expected, "{status}");
     }
 }
+
+#[test]
+fn what_runs_in_a_cluster_that_is_only_tainted_runs_elsewhere() {
+    let mut clusters = five(&["Unknown"]);
+    clusters[1].spec.taints = read(json!([{ "key": "gpu", "effect": "NoSchedule" }]));
+    let line = decide(&Snapshot {
+        works: Ok(vec![work("web0", "m1")]),
+        ..snapshot(clusters, healthy(1, "m2"))
+    })
+    .summary
+    .line();
+    let expected = "ATTENTION: m1 silent for 5 min 40 s (last heard 00:04:20Z): 1 workload runs elsewhere; m2 ready, but tainted (gpu:NoSchedule): 1 workload stays there";
+    assert_eq!(line, expected);
+}
