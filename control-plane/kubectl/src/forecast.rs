@@ -168,7 +168,8 @@ pub fn forecast(
         .filter_map(|cluster| {
             let name = cluster.name_any();
             let struck = if disaster.lost.contains(&name) {
-                disaster::lose(cluster, &policies, settings, now)
+                let together = (&fleet.clusters[..], &disaster.lost);
+                disaster::lose(cluster, together, &policies, settings, now)
             } else if disaster.drained.contains(&name) {
                 disaster::drain(cluster, now)
             } else {

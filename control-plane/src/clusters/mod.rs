@@ -12,3 +12,5 @@ pub mod push;
 pub mod registration;
 pub mod taint;
 pub(crate) mod workloads;
+
+pub use peers::judge as witnesses;

@@ -8,14 +8,16 @@ use kube::ResourceExt as _;
 use muster_control_plane::clusters::taint::condition_taints;
 use muster_control_plane::clusters::taint::decide::{Outcome, Scene, decide};
 use muster_control_plane::clusters::taint::record::{ANNOTATION, Record};
+use muster_control_plane::clusters::witnesses::{Witness, judge, troubled_since};
 use muster_control_plane::settings::Settings;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::taint_policy::ClusterTaintPolicy;
 use muster_shared::clock::later;
 use muster_shared::conditions;
-use muster_shared::k8s::Taint;
+use muster_shared::k8s::{Condition, Taint};
 use muster_shared::names::condition::READY;
 use muster_shared::names::taint::DRAIN;
+use muster_shared::peers::{PEERS, Reach, SEEN_BY_PEERS, read};
 use muster_shared::selectors::matches_affinity;
 use muster_shared::taints::{NO_EXECUTE, NO_SCHEDULE, put_on};
 
@@ -43,9 +45,10 @@ pub struct Struck {
     pub stages: Vec<(Timestamp, Vec<Taint>)>,
 }
 
-/// Returns a cluster that falls silent at `now` and stays so.
+/// Returns a cluster that dies at `now`, together with others of its fleet, and stays dead.
 pub fn lose(
     cluster: &Cluster,
+    (fleet, together): (&[Cluster], &BTreeSet<String>),
     policies: &[&ClusterTaintPolicy],
     settings: &Settings,
     now: Timestamp,
@@ -59,12 +62,48 @@ pub fn lose(
         "the cluster is lost, in this simulation",
         noticed,
     );
-    let status = lost.status.get_or_insert_default();
-    if conditions::status(&status.conditions, READY) != Some(conditions::UNKNOWN) {
-        conditions::set(&mut status.conditions, silent);
+    let unseen = unseen(cluster, fleet, together, noticed);
+    let known = &mut lost.status.get_or_insert_default().conditions;
+    for said in [silent].into_iter().chain(unseen) {
+        if conditions::status(known, &said.type_) != Some(said.status.as_str()) {
+            conditions::set(known, said);
+        }
     }
     taint(&mut lost, policies, settings, noticed);
     struck(cluster, lost, now)
+}
+
+/// Returns what the peers of a cluster that dies make of it: those that reached it, and are not
+/// lost with it, lose it at about the time at which it is noticed. `None` if they do not know it
+/// now, which its death does not change.
+fn unseen(
+    cluster: &Cluster,
+    fleet: &[Cluster],
+    together: &BTreeSet<String>,
+    noticed: Timestamp,
+) -> Option<Condition> {
+    let seen = cluster.condition(SEEN_BY_PEERS);
+    seen.filter(|it| it.status != conditions::UNKNOWN)?;
+    let name = cluster.name_any();
+    let watches = |it: &&Cluster| {
+        let peers = read(it.annotations().get(PEERS).map(String::as_str));
+        peers.iter().any(|peer| peer.name == name)
+    };
+    let witness = |it: &Cluster| {
+        let known = Witness::of(it, &name, |_| false);
+        let report = known.report.map(|(reach, since)| match reach {
+            Reach::Reached => (Reach::Lost, noticed),
+            other => (other, since),
+        });
+        Witness {
+            is_heard: known.is_heard && !together.contains(&known.name),
+            report,
+            ..known
+        }
+    };
+    let witnesses: Vec<Witness> = fleet.iter().filter(watches).map(witness).collect();
+    let since = troubled_since(cluster).unwrap_or(noticed);
+    Some(judge(&witnesses, Some(since), noticed).condition)
 }
 
 /// Returns the taints that a cluster gets if it stays as it is.

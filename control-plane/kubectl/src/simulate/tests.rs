@@ -7,6 +7,8 @@ use muster_control_plane::settings::Settings;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::taint_policy::ClusterTaintPolicy;
+use muster_shared::k8s::Condition;
+use muster_shared::peers::{PEERS, REACHES, SEEN_BY_PEERS};
 use serde_json::{Value, json};
 
 use super::*;
@@ -171,6 +173,46 @@ fn nothing_moves_before_the_taint_that_moves_it_has_come() {
         // A drain moves at once, whatever the gate says.
         let told = foretell(&fleet, &[], &["m2"], &["--feature-gates=Failover=false"]);
         assert_eq!(told["moves"][0]["afterSeconds"], 0, "{what}: {told}");
+    }
+}
+
+#[test]
+fn a_cluster_that_dies_is_seen_by_no_peer_that_is_left() {
+    let unseen =
+        json!({"conditionType": "SeenByPeers", "operator": "In", "statusValues": ["False"]});
+    let since = "2026-01-01T00:00:00Z";
+    let peer = |name: &str| json!({"name": name, "address": format!("https://{name}")});
+    let watching = |mut cluster: Cluster, peers: [&str; 2], seen: &str| {
+        let told = peers.map(|it| condition(&format!("{REACHES}{it}"), "True", "x", "", since));
+        let seen = condition(SEEN_BY_PEERS, seen, "x", "", since);
+        let conditions = &mut cluster.status.as_mut().unwrap().conditions;
+        conditions.extend(told.into_iter().chain([seen]).map(read::<Condition>));
+        let peers = json!(peers.map(peer)).to_string();
+        cluster
+            .annotations_mut()
+            .extend([(PEERS.to_owned(), peers)]);
+        cluster
+    };
+    let gate = "--feature-gates=Failover=true";
+    for (seen, lost, is_tainted) in [
+        ("True", &["m2"][..], true),
+        // One witness of two is lost, too.
+        ("True", &["m2", "m3"], false),
+        // Its peers do not know it.
+        ("Unknown", &["m2"], false),
+    ] {
+        let mut fleet = fleet(vec![]);
+        let conditions = &mut fleet.policies[0].spec.match_conditions;
+        conditions.push(read(unseen.clone()));
+        fleet.clusters = vec![
+            watching(cluster("m1", "10", "eu"), ["m2", "m3"], "True"),
+            watching(cluster("m2", "3", "eu"), ["m1", "m3"], seen),
+            watching(cluster("m3", "0", "us"), ["m1", "m2"], "True"),
+        ];
+        let told = foretell(&fleet, lost, &[], &[gate]);
+        let taints = told["taints"]["m2"].to_string();
+        let found = taints.contains("example.com/failed:NoExecute");
+        assert_eq!(found, is_tainted, "{seen} {lost:?}: {taints}");
     }
 }
 
