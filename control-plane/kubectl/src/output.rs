@@ -73,3 +73,17 @@ impl Format {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_wrote_controls_no_terminal() {
+        let text = "m1\tready\n\u{1b}[2J\r\u{9b}2J";
+        for format in [Format::Table, Format::Wide] {
+            let printed = format.print(|| text, &text).unwrap();
+            assert_eq!(printed, "m1\tready\n [2J  2J");
+        }
+    }
+}
