@@ -26,6 +26,8 @@ const KEPT: usize = 8;
 /// Age of an order at most that is given with the write that records it: clocks differ, and one
 /// about many clusters takes a while.
 const FRESH: SignedDuration = SignedDuration::from_hours(1);
+/// Time that lies at most between a write and the time that it gives a taint: admission dates it.
+const SAME_MOMENT: SignedDuration = SignedDuration::from_secs(2);
 /// Letters of a text of an order at most.
 pub const LONGEST: usize = 200;
 /// Name under which `kubectl muster` writes. A pause in this name is a step of another order.
@@ -133,9 +135,21 @@ impl Attribution {
         orders.flatten().min_by_key(|it| it.order != order::DRAIN)
     }
 
-    /// Returns the order by which `kubectl muster taint` put a taint on a cluster, if it is the
-    /// last one about this taint and was not given long before the taint came.
+    /// Returns the order by which somebody put a taint on a cluster, as far as that is known: that
+    /// of `kubectl muster taint`, or else the program that wrote the taints when this one came.
     pub fn of_taint(metadata: &ObjectMeta, taint: &Taint) -> Option<Self> {
+        let written = || {
+            let added = taint.time_added.as_ref()?.0;
+            let order = Self::by_program(metadata, order::TAINT, &["spec", "taints"])?;
+            let apart = added.duration_since(order.at?).abs();
+            (apart <= SAME_MOMENT).then_some(order)
+        };
+        Self::recorded(metadata, taint).or_else(written)
+    }
+
+    /// Returns the order of `kubectl muster taint` that put a taint on a cluster, if it is the
+    /// last one about this taint and was not given long before the taint came.
+    fn recorded(metadata: &ObjectMeta, taint: &Taint) -> Option<Self> {
         let (key, effect) = (&taint.key, &taint.effect);
         let begins = format!("tainted {}", describe(taint));
         let ends = [

@@ -114,6 +114,31 @@ fn the_author_of_a_taint_is_the_one_who_put_it_on_last() {
 }
 
 #[test]
+fn a_taint_without_a_record_is_told_by_the_program_that_wrote_it() {
+    let written = |manager: &str| -> ObjectMeta {
+        let managed = json!({
+            "manager": manager, "operation": "Update", "time": at(10),
+            "fieldsV1": {"f:spec": {"f:taints": {}}},
+        });
+        serde_json::from_value(json!({"managedFields": [managed]})).unwrap()
+    };
+    for (manager, added, expected) in [
+        ("kubectl-edit", Some(10), Some("somebody with kubectl-edit")),
+        // The program wrote another taint later.
+        ("kubectl-edit", Some(0), None),
+        ("kubectl-edit", None, None),
+        ("muster-control-plane", Some(10), None),
+    ] {
+        let taint = serde_json::from_value(json!({
+            "key": "a", "effect": "NoExecute", "timeAdded": added.map(at),
+        }));
+        let found = Attribution::of_taint(&written(manager), &taint.unwrap());
+        let by = found.as_ref().map(Attribution::author);
+        assert_eq!(by, expected, "{manager} {added:?}");
+    }
+}
+
+#[test]
 fn admission_attributes_each_new_order_to_the_user_who_writes() {
     let drained = json!([{"key": DRAIN, "effect": "NoExecute"}]);
     let none = json!([]);
