@@ -9,7 +9,7 @@ use super::{absent, binding::ObjectReference, macros::open_enum, nullable};
 
 /// Seconds that an engine may take to demote its data where a role does not say.
 const DEMOTION_SECONDS: i32 = 60;
-/// Seconds after which a copy that waits for its data is told as stuck where a gate does not say.
+/// Seconds after which a copy that waits for its data is reported as stuck, if a gate does not say.
 pub const TIMEOUT_SECONDS: i32 = 600;
 
 /// Objects of a replication engine that follow a workload, and conditions on which its copies
@@ -112,7 +112,7 @@ pub struct DataRole {
     #[schemars(extend("default" = 60, "minimum" = 1, "maximum" = 86_400))]
     pub demotion_seconds: Option<i32>,
 
-    /// Action if the cluster with the primary is not heard of.
+    /// Action if the cluster with the primary is silent.
     ///
     /// - `Wait` (the default): the workload stays until its cluster is certainly fenced
     ///   (`failover.cluster.fencing`) or is back.
@@ -124,7 +124,7 @@ pub struct DataRole {
 }
 
 impl DataRole {
-    /// Returns whether the role goes on while the cluster with the primary is not heard of.
+    /// Returns whether the role goes on while the cluster with the primary is silent.
     pub fn promotes_unreachable(&self) -> bool {
         self.when_unreachable == Some(WhenUnreachable::Promote)
     }
@@ -136,7 +136,7 @@ impl DataRole {
 }
 
 open_enum! {
-    /// Action if the cluster with the primary is not heard of.
+    /// Action if the cluster with the primary is silent.
     WhenUnreachable {
         /// The role waits until the cluster is fenced or back.
         Wait = "Wait",
@@ -201,8 +201,8 @@ pub struct DataGate {
     /// What the status of the object in that cluster has to say.
     pub ready: DataCheck,
 
-    /// Seconds after which a copy that still waits is told as stuck by the event `DataNotReady` and
-    /// the condition `DataPending`. Default: 600.
+    /// Seconds after which a copy that still waits is reported as stuck by the event
+    /// `DataNotReady` and the condition `DataPending`. Default: 600.
     #[serde(skip_serializing_if = "absent")]
     #[schemars(extend("default" = 600, "minimum" = 1, "maximum" = 86_400))]
     pub timeout_seconds: Option<i32>,
@@ -218,7 +218,7 @@ pub struct DataGate {
 }
 
 impl DataGate {
-    /// Returns the seconds after which a copy that still waits is told as stuck.
+    /// Returns the seconds after which a copy that still waits is reported as stuck.
     pub fn timeout_seconds(&self) -> i32 {
         self.timeout_seconds.unwrap_or(TIMEOUT_SECONDS)
     }

@@ -151,14 +151,14 @@ pub struct ClusterFailoverBehavior {
     /// manifest are suspended; those in a queue of Kueue (label `kueue.x-k8s.io/queue-name`), which
     /// would start them again, are deleted. DaemonSets, Pods and other custom resources with
     /// replicas are deleted. Other kinds, such as ConfigMaps, Secrets, Services, and custom
-    /// resources without a rule that tells their replicas, are no workloads: they are never
+    /// resources without a rule that returns their replicas, are no workloads: they are never
     /// stopped, and move as without fencing. The annotation `failover.muster.io/stopped` of the
     /// object remembers what it was.
     ///
     /// No other copy is made before the old one is removed by its agent, or `afterSeconds`, the
     /// flag `--fencing-margin` and the `terminationGracePeriodSeconds` of its pods have passed
     /// since the control plane last saw the lease renewed; whatever asks for the move. Until then
-    /// the conditions `EvictionPending` and `RemovalPending` of the binding tell the reason.
+    /// the conditions `EvictionPending` and `RemovalPending` of the binding give the reason.
     /// When the lease is renewed again, the agent first reads whether its copy is still wanted:
     /// then it runs again, otherwise it is removed. `purgeMode` `Gracefully` acts as `Directly`,
     /// and `Never` is rejected, because with both two copies would run.
@@ -184,7 +184,7 @@ pub struct ClusterFailoverBehavior {
     ///
     /// A cluster whose agent does not confirm that it fences, and every cluster of sync mode Push,
     /// is waited for until it is ready and has removed its copy. The condition `Fenced` of the
-    /// binding tells beforehand whether all copies are fenced, or which are not and why.
+    /// binding says beforehand whether all copies are fenced, or which are not and why.
     #[serde(skip_serializing_if = "absent")]
     pub fencing: Option<Fencing>,
 

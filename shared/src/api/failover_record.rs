@@ -158,7 +158,7 @@ open_enum! {
 pub struct Cause {
     /// Kind of the cause.
     ///
-    /// - `ClusterUnreachable`: nothing was heard of the cluster (Ready is Unknown).
+    /// - `ClusterUnreachable`: the cluster was silent (Ready is Unknown).
     /// - `ClusterNotReady`: the cluster reported that it is not ready (Ready is False).
     /// - `Drain`: a person drained it, see `command`.
     /// - `TaintPolicy`: a ClusterTaintPolicy tainted a ready cluster, see `policies`.
@@ -191,7 +191,7 @@ pub struct Cause {
 open_enum! {
     /// Kind of the cause of a failover.
     CauseType {
-        /// Nothing was heard of the cluster.
+        /// The cluster was silent.
         ClusterUnreachable = "ClusterUnreachable",
         /// The cluster reported that it is not ready.
         ClusterNotReady = "ClusterNotReady",

@@ -41,11 +41,12 @@ pub struct PropagationStatus {
 
     /// Conditions of the policy.
     ///
-    /// - `Ready`: each selected resource has clusters, and one of them at least is heard. False if
-    ///   a resource is refused, or if another policy has all that this one selects; Unknown
-    ///   (`NotHeard`) if all clusters of a resource are silent. The reason and the message say why.
-    ///   It stays True where nothing is selected, which is no fault of the policy (`Effective`
-    ///   tells), and where a resource has to leave a cluster and cannot, since it is placed.
+    /// - `Ready`: each selected resource has clusters, and at least one of them is not silent.
+    ///   False if a resource is refused, or if another policy has all that this one selects;
+    ///   Unknown (`NotHeard`) if all clusters of a resource are silent. The reason and the message
+    ///   say why. It stays True where nothing is selected, which is no fault of the policy
+    ///   (`Effective` reports it), and where a resource has to leave a cluster and cannot, since it
+    ///   is placed.
     /// - `Effective`: each part of the policy has an effect. False if a selector finds nothing, a
     ///   cluster that it names does not exist, or a feature gate is off; the message names the
     ///   fields. It is judged half a minute after the policy, what it has, or the clusters of the

@@ -101,7 +101,7 @@ pub struct ObservedWorkload {
     /// Result of the request; absent while the scheduler has not answered it, for example because
     /// the workload waits for the eviction rate.
     ///
-    /// - `Successful`: the scheduler has looked at the request, and placed the workload anew or
+    /// - `Successful`: the scheduler has processed the request, and placed the workload anew or
     ///   left it where it is.
     /// - `Failed`: it was not asked, for the reason in `reason`.
     #[serde(skip_serializing_if = "absent")]

@@ -30,7 +30,7 @@ use crate::fleet::works::{CachedWork, cluster_of};
 pub struct Closed {
     /// Reason, which tells what the copy waits for.
     pub why: String,
-    /// Seconds after which that is told as stuck.
+    /// Seconds after which a wait is reported as stuck.
     pub timeout: SignedDuration,
     /// Whether the copy is created then.
     pub starts: bool,

@@ -26,7 +26,7 @@ pub fn steps(spec: &ResourceBindingSpec) -> Vec<String> {
         let then = if gate.starts_on_timeout() {
             "is created without"
         } else {
-            "is told as stuck"
+            "is reported as stuck"
         };
         format!(
             "a new copy is created when {object} in its cluster says {}; after {seconds} s it {then}",
