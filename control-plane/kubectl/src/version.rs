@@ -168,7 +168,7 @@ impl Versions {
         }
         if !self.silent.is_empty() {
             lines.push(format!(
-                "Not heard:      {}: their agents may not run",
+                "Silent:         {}: their agents may not run",
                 listed(&self.silent, NAMED)
             ));
         }
@@ -260,7 +260,7 @@ mod tests {
         let text = of(Some(leader(OWN)), 500).table();
         for part in [
             "which does not lead any more: nobody does since 2026-01-01T00:00:00Z\n",
-            "Not heard:      m1, m2: their agents may not run\n",
+            "Silent:         m1, m2: their agents may not run\n",
         ] {
             assert!(text.contains(part), "{part:?} is not in\n{text}");
         }

@@ -274,7 +274,7 @@ fn cause(subject: &Subject, cluster: &str, cause: &Cause, again: &str) -> String
         }
         (CauseType::Drain, None) => format!("Cluster {cluster} is drained{again}{why}"),
         (CauseType::ClusterUnreachable, _) => {
-            format!("Nothing is heard of cluster {cluster}{again}{why}")
+            format!("Cluster {cluster} is silent{again}{why}")
         }
         (CauseType::ClusterNotReady, _) => format!("Cluster {cluster} is not ready{again}{why}"),
         _ => format!("Workloads have to leave cluster {cluster}{again} because of a taint{why}"),

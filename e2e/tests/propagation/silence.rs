@@ -78,7 +78,7 @@ async fn a_total_loss_shows_unknown_and_a_recovery_shows_green_again() {
         is_ready(&bench, cluster, "Unknown", "ClusterStatusUnknown").await;
     }
     counts(&bench, "web", [4, 4, 0, 0]).await;
-    let message = "unknown since 2026-01-02T03:04:05Z (ClusterStatusUnknown): the cluster is not heard; it last reported: Healthy";
+    let message = "unknown since 2026-01-02T03:04:05Z (ClusterStatusUnknown): the cluster is silent; it last reported: Healthy";
     let silent = (Some(ResourceHealth::Unknown), false, Some(message));
     bench
         .bound("web-deployment", "both are unknown", |binding| {

@@ -191,7 +191,7 @@ impl WorkloadRow {
     fn leaving(&self) -> Vec<String> {
         let told = self.leaving.iter().map(|it| {
             if self.not_heard.contains(it) {
-                format!("{it} (not heard)")
+                format!("{it} (silent)")
             } else {
                 it.clone()
             }

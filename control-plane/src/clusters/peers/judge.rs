@@ -100,7 +100,7 @@ pub fn judge(witnesses: &[Witness], troubled_since: Option<Timestamp>, now: Time
     for witness in witnesses {
         let name = &witness.name;
         match witness.report {
-            _ if !witness.is_heard => others.push(format!("{name} is not heard of")),
+            _ if !witness.is_heard => others.push(format!("{name} is silent")),
             None => others.push(format!("{name} has not reported")),
             Some((Reach::Reached, _)) => reaching.push(name.clone()),
             Some((Reach::Never, _)) => others.push(format!("{name} has never reached it")),

@@ -65,14 +65,14 @@ fn each_notice_is_a_sentence_for_an_operator() {
             Phase::Began,
             1,
             json!({ "affected": 3 }),
-            "Nothing is heard of cluster m1 (no lease) since 1970-01-01T00:01:00Z. The cluster \
+            "Cluster m1 is silent (no lease) since 1970-01-01T00:01:00Z. The cluster \
              has 3 workloads.",
         ),
         (
             Phase::Began,
             2,
             json!({ "affected": 1 }),
-            "Nothing is heard of cluster m1 again (no lease) since 1970-01-01T00:01:00Z. The \
+            "Cluster m1 is silent again (no lease) since 1970-01-01T00:01:00Z. The \
              cluster has 1 workload.",
         ),
         (

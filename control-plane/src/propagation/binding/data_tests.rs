@@ -494,7 +494,7 @@ async fn a_silent_cluster_that_nothing_fences_keeps_its_role() {
     pass(20 * 60).await;
     let (reason, message) = pending(&stand, "db-replication");
     assert_eq!(reason, "WaitingForRole", "{message}");
-    assert!(message.contains("m1 is not heard of"), "{message}");
+    assert!(message.contains("m1 is silent"), "{message}");
     assert!(!seen(&stand).contains(" primary"), "{}", seen(&stand));
 }
 

@@ -94,7 +94,7 @@ pub fn decide(scene: &Scene<'_>) -> Decision {
         Some(it) if !it.is_target => Some(not_propagated(scene, holder)),
         None => Some(not_propagated(scene, holder)),
         Some(it) if it.reach != Reach::Heard => {
-            Some(format!("{holder} is to be primary, and is not heard of"))
+            Some(format!("{holder} is to be primary, and is silent"))
         }
         Some(_) => None,
     };
@@ -161,7 +161,7 @@ fn blocks(copy: &Copy<'_>, promotes_unreachable: bool) -> Option<String> {
             Some(format!("{cluster} has not said yet that it is demoted"))
         }
         (_, Reach::Silent(why)) if !promotes_unreachable => Some(format!(
-            "{cluster} is not heard of and may be primary (whenUnreachable: Wait): {why}"
+            "{cluster} is silent and may be primary (whenUnreachable: Wait): {why}"
         )),
         _ => Some(match &copy.in_use {
             Some(why) => format!("{cluster} stays as it is until the workload has left it: {why}"),
@@ -343,13 +343,9 @@ mod tests {
             (
                 "b",
                 "a P silent used, b S",
-                "a is not heard of and may be primary (whenUnreachable: Wait): no lease",
+                "a is silent and may be primary (whenUnreachable: Wait): no lease",
             ),
-            (
-                "b",
-                "a S, b S silent",
-                "b is to be primary, and is not heard of",
-            ),
+            ("b", "a S, b S silent", "b is to be primary, and is silent"),
             (
                 "b",
                 "a - used, b -",

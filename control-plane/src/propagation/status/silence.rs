@@ -73,9 +73,7 @@ impl Silence {
             _ => "nothing".to_owned(),
         };
         let (since, reason) = (self.since, &self.reason);
-        format!(
-            "{UNHEARD}{since:.0} ({reason}): the cluster is not heard; it last reported: {words}"
-        )
+        format!("{UNHEARD}{since:.0} ({reason}): the cluster is silent; it last reported: {words}")
     }
 }
 
@@ -102,7 +100,7 @@ pub(super) fn not_heard(silent: &Silent) -> String {
     let named = few(&words, MOST_NAMED, ", ", |more| {
         format!(", and {more} more")
     });
-    format!("clusters are not heard: {named}")
+    format!("clusters are silent: {named}")
 }
 
 /// Returns the items as they are counted on the template.

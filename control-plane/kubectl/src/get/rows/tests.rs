@@ -80,10 +80,7 @@ fn a_workload_leaves_a_cluster_until_its_old_copy_there_is_gone_and_one_that_is_
     let key = left.copies.keys().next().unwrap().clone();
     let copies = BTreeMap::from([(BindingKey::of(&moved), left.copies[&key].clone())]);
     let row = WorkloadRow::of(&moved, &Left { copies, ..left });
-    assert_eq!(
-        row.leaving(),
-        ["m3 (not heard)", "m1", "m4 (not heard)", "m5"]
-    );
+    assert_eq!(row.leaving(), ["m3 (silent)", "m1", "m4 (silent)", "m5"]);
     assert_eq!(row.leaving, ["m3", "m1", "m4", "m5"]);
     assert!(row.concerns("m4"));
 }

@@ -167,7 +167,7 @@ fn counts_of_workloads(report: &Report) -> String {
             report.without_dependencies.len(),
             "without what they refer to".to_owned(),
         ),
-        (report.unknown, "in clusters that are not heard".to_owned()),
+        (report.unknown, "in silent clusters".to_owned()),
     ] {
         if number > 0 {
             let _ = write!(text, ", {number} {words}");

@@ -425,7 +425,7 @@ Leader:     cp-0, whose lease was renewed 2 s ago
 Failover:   on, but STOPPED: too many clusters have failed
 Pace:       0 workloads a second (stopped): 2 of 2 clusters have failed, at most 1 may
 Clusters:   2, 2 not well
-Workloads:  2, 1 moving, 1 waiting (until fewer clusters have failed), 1 stranded (they have to leave and cannot), 1 in clusters that are not heard
+Workloads:  2, 1 moving, 1 waiting (until fewer clusters have failed), 1 stranded (they have to leave and cannot), 1 in silent clusters
 
 CLUSTER NOT WELL   READY     REASON                 SINCE   LAST HEARD   TAINTS
 m1                 Unknown   ClusterStatusUnknown   5m0s    5m40s        cluster.karmada.io/unreachable:PreferNoExecute

@@ -116,12 +116,12 @@ fn perhaps(report: &Report, who: &str, now: Timestamp) -> Vec<String> {
         1 => ("cluster", "is"),
         _ => ("clusters", "are"),
     };
-    // A cluster that says that it is not ready is heard.
+    // A cluster that says that it is not ready is not silent.
     let unready = here.iter().filter(|it| it.ready == FALSE).count();
     let state = match unready {
-        0 => "not heard",
+        0 => "silent",
         _ if unready == here.len() => "not ready",
-        _ => "not heard or not ready",
+        _ => "silent or not ready",
     };
     let which = if unseen.len() < down.len() {
         let names: Vec<&str> = here.iter().map(|it| it.name.as_str()).collect();

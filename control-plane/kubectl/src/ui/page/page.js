@@ -58,7 +58,7 @@ const LISTS = {
   unplaced: ["∅ has no place", "bad"],
   withoutDependencies: ["! lacks something", "bad"],
   waiting: ["◷ waits", "warn"],
-  unheard: ["? is not heard", "bad"],
+  unheard: ["? is silent", "bad"],
   moving: ["→ moves", "good"],
 };
 const queue = new Rows("queue", (it) => `${it.state} ${it.workload} ${it.from || ""}`, [

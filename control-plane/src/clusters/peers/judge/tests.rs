@@ -154,7 +154,7 @@ fn the_message_says_who_and_since_when() {
                 heard("a", Reach::Lost, 0),
                 unheard(heard("b", Reach::Lost, 1)),
             ],
-            format!("b is not heard of, not reached by a since {since}0Z"),
+            format!("b is silent, not reached by a since {since}0Z"),
         ),
     ] {
         let verdict = judge(&witnesses, Some(at(TROUBLE)), at(TROUBLE));

@@ -50,7 +50,7 @@ fn a_cluster_is_silent_when_its_agent_is_not_heard_or_its_api_cannot_be_reached(
 
 #[test]
 fn what_a_silent_cluster_reported_last_is_unknown_and_is_told_in_words() {
-    let since = "unknown since 2026-01-01T00:00:07Z (ClusterStatusUnknown): the cluster is not heard; it last reported:";
+    let since = "unknown since 2026-01-01T00:00:07Z (ClusterStatusUnknown): the cluster is silent; it last reported:";
     for (reported, words) in [
         (
             json!({ "applied": true, "health": "Healthy", "status": { "readyReplicas": 1 } }),
@@ -88,7 +88,7 @@ fn the_message_of_the_condition_stays_short_in_a_large_fleet() {
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     assert_eq!(
         not_heard(&silent(&names[..2])),
-        "clusters are not heard: m0000 (unknown since 2026-01-01T00:00:07Z), m0001 (unknown since 2026-01-01T00:00:07Z)"
+        "clusters are silent: m0000 (unknown since 2026-01-01T00:00:07Z), m0001 (unknown since 2026-01-01T00:00:07Z)"
     );
     let all = not_heard(&silent(&names));
     assert!(all.len() < 500 && all.ends_with("and 2990 more"), "{all}");

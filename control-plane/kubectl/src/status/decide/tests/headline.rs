@@ -98,21 +98,21 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
         (
             "the first may leave in a moment",
             with(&["Unknown"], vec![pending("a", "WaitingForToleration", TOLERATED)]),
-            "perhaps 1 workload is without service, at worst since 00:04:20Z (Deployment default/a): its cluster is not heard",
+            "perhaps 1 workload is without service, at worst since 00:04:20Z (Deployment default/a): its cluster is silent",
             "in 26 s (00:10:26Z): the first workload may leave m1",
             format!("let it go on, and {down}; {describe}"),
         ),
         (
             "the taint comes first",
             Snapshot { clusters: Ok(watched()), taint_policies: Some(vec![policy()]), ..with(&[], healthy(1, "m1")) },
-            "perhaps 1 workload is without service, at worst since 00:04:20Z (Deployment default/web0): its cluster is not heard",
+            "perhaps 1 workload is without service, at worst since 00:04:20Z (Deployment default/web0): its cluster is silent",
             "in 20 s (00:10:20Z): workloads are told to leave m1 (a taint)",
             format!("{down}; {describe}"),
         ),
         (
             "fenced",
             with(&["Unknown"], fenced("WaitingForFence")),
-            "perhaps 1 workload is without service, at worst since 00:04:20Z (Deployment default/ledger): its cluster is not heard; its copy there stops in 60 s (00:11:00Z) at the latest",
+            "perhaps 1 workload is without service, at worst since 00:04:20Z (Deployment default/ledger): its cluster is silent; its copy there stops in 60 s (00:11:00Z) at the latest",
             "in 60 s (00:11:00Z): Deployment default/ledger is started elsewhere and not before: only then its copy in m1 has surely stopped",
             format!("let it go on, and {down}; {describe}"),
         ),
@@ -133,28 +133,28 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
         (
             "a fence of a fleet that is stopped leads nowhere",
             stopped("WaitingForFence"),
-            "perhaps 1 workload is without service, at worst since 00:04:20Z (Deployment default/ledger): its cluster (m1) is not heard; its copy there stops in 60 s (00:11:00Z) at the latest",
+            "perhaps 1 workload is without service, at worst since 00:04:20Z (Deployment default/ledger): its cluster (m1) is silent; its copy there stops in 60 s (00:11:00Z) at the latest",
             "in 60 s (00:11:00Z): Deployment default/ledger stops itself in m1 at the latest, and stays down; nothing moves until fewer clusters have failed: 3 of 5 have, and at most 2 may",
             format!("1. {common} ({keep}); 2. {raise}"),
         ),
         (
             "one of several that wait stops itself",
             with(&["Unknown"; 3], [fenced("WaitingForFence"), vec![pending("a", "StoppedByThreshold", "m1 has x")]].concat()),
-            "the copy of Deployment default/ledger stops in 60 s (00:11:00Z) at the latest; perhaps 2 workloads are without service, at worst since 00:04:20Z (Deployment default/ledger, a): their cluster (m1) is not heard",
+            "the copy of Deployment default/ledger stops in 60 s (00:11:00Z) at the latest; perhaps 2 workloads are without service, at worst since 00:04:20Z (Deployment default/ledger, a): their cluster (m1) is silent",
             "in 60 s (00:11:00Z): Deployment default/ledger stops itself in m1 at the latest, and stays down; nothing moves until fewer clusters have failed: 3 of 5 have, and at most 2 may",
             format!("1. {common} ({keep}); 2. {raise}"),
         ),
         (
             "paused",
             paused(with(&["Unknown"], fenced("WaitingForFence"))),
-            "perhaps 1 workload is without service, at worst since 00:04:20Z (Deployment default/ledger): its cluster is not heard; its copy there stops in 60 s (00:11:00Z) at the latest",
+            "perhaps 1 workload is without service, at worst since 00:04:20Z (Deployment default/ledger): its cluster is silent; its copy there stops in 60 s (00:11:00Z) at the latest",
             "in 60 s (00:11:00Z): Deployment default/ledger stops itself in m1 at the latest, and stays down; nothing moves until somebody resumes movement (the pause has no end of its own)",
             format!("1. bring back {keep}; 2. ask whoever paused movement whether it may go on; to resume it now, by which Deployment default/ledger is started elsewhere once its copy has stopped: kubectl muster resume"),
         ),
         (
             "paused, and one has stopped already while others wait",
             paused(Snapshot { leases: Ok(renewed("2026-01-01T00:03:00Z")), ..with(&["Unknown"], [fenced("WaitingForFence"), vec![pending("a", "Paused", "m1 has x"), pending("b", "Paused", "m1 has x")]].concat()) }),
-            "1 workload is without service (Deployment default/ledger); perhaps 2 others are without service, at worst since 00:03:00Z (Deployment default/a, b): their cluster is not heard",
+            "1 workload is without service (Deployment default/ledger); perhaps 2 others are without service, at worst since 00:03:00Z (Deployment default/a, b): their cluster is silent",
             "nothing moves until somebody resumes movement (the pause has no end of its own)",
             "ask whoever paused movement whether it may go on; to resume it now, by which 2 workloads that wait leave their clusters, at the pace of the fleet, and Deployment default/ledger is started elsewhere: kubectl muster resume".to_owned(),
         ),
@@ -182,7 +182,7 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
         (
             "nowhere to go",
             with(&["Unknown"], vec![pending("a", "NowhereToGo", NOWHERE)]),
-            "perhaps 1 workload is without service, at worst since 00:04:20Z (Deployment default/a): its cluster is not heard",
+            "perhaps 1 workload is without service, at worst since 00:04:20Z (Deployment default/a): its cluster is silent",
             "1 workload cannot leave m1 until what keeps it there is mended",
             "find out what keeps workloads from leaving, such as room or affinity, and mend it: kubectl muster explain deployment/a -n default".to_owned(),
         ),
@@ -210,14 +210,14 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
         (
             "failover is off",
             off(with(&["Unknown"], healthy(1, "m1"))),
-            "perhaps 1 workload is without service, at worst since 00:04:20Z (Deployment default/web0): its cluster is not heard",
+            "perhaps 1 workload is without service, at worst since 00:04:20Z (Deployment default/web0): its cluster is silent",
             "nothing moves, because failover is off",
             "bring the cluster back; workloads move by themselves only if the control plane runs with --feature-gates=Failover=true: kubectl describe cluster m1".to_owned(),
         ),
         (
             "failover is off, and two are lost",
             off(with(&["Unknown"; 2], healthy(1, "m1"))),
-            "perhaps 1 workload is without service, at worst since 00:04:20Z (Deployment default/web0): its cluster (m1) is not heard",
+            "perhaps 1 workload is without service, at worst since 00:04:20Z (Deployment default/web0): its cluster (m1) is silent",
             "nothing moves, because failover is off",
             "bring the clusters back; workloads move by themselves only if the control plane runs with --feature-gates=Failover=true: kubectl describe cluster m1".to_owned(),
         ),
@@ -300,7 +300,7 @@ fn a_copy_that_has_stopped_is_not_told_to_stop_where_another_one_may_run() {
         leases: Ok(renewed("2026-01-01T00:03:00Z")),
         ..snapshot(five(&["Unknown"; 2]), vec![Arc::new(binding)])
     });
-    let expected = "perhaps 1 workload is without service, at worst since 00:05:00Z (Deployment default/ledger): its cluster (m2) is not heard";
+    let expected = "perhaps 1 workload is without service, at worst since 00:05:00Z (Deployment default/ledger): its cluster (m2) is silent";
     assert_eq!(report.summary.service, expected);
 }
 
@@ -316,12 +316,12 @@ fn clusters_that_say_that_they_are_not_ready_are_heard() {
         ),
         (
             ["False", "Unknown", "False", "False", "False"],
-            ": their clusters (m1, m2) are not heard or not ready",
+            ": their clusters (m1, m2) are silent or not ready",
             false,
         ),
         (
             ["Unknown", "Unknown", "False", "False", "False"],
-            ": their clusters (m1, m2) are not heard",
+            ": their clusters (m1, m2) are silent",
             false,
         ),
     ] {
