@@ -170,7 +170,7 @@ impl Finder {
                 EventType::Warning,
                 "FleetUnidentified",
                 format!(
-                    "What the agent makes in the member cannot be told from another fleet's: {why}. Objects that bear the id of a fleet are left alone."
+                    "The objects that the agent makes in the member cannot be distinguished from those of another fleet: {why}. Objects with the id of a fleet are left alone."
                 ),
             ),
         };

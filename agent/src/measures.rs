@@ -196,7 +196,7 @@ pub const SECTIONS: &[Section] = &[
             gauge(
                 "muster_fleet_identified",
                 &[],
-                "1 when the id of the fleet is known, by which objects of other fleets are told apart, else 0",
+                "1 when the id of the fleet is known, which distinguishes its objects from those of other fleets, else 0",
             ),
             counter(
                 "muster_credential_report_failures_total",

@@ -69,17 +69,17 @@ impl Servers {
         let api: Api<Lease> = Api::namespaced(client, CLUSTER_NAMESPACE);
         let patch = json!({"metadata": {"annotations": {SEEN_EPOCH: seen.to_string()}}});
         let write = merge(&api, &self.cluster, None, &patch);
-        match within("tell an older store of the newest epoch", write).await {
+        match within("write the newest epoch to an older store", write).await {
             Ok(_) => {
                 tracing::warn!(
                     server = address,
                     seen,
-                    "an older store of the fleet answers; its control plane is told"
+                    "an older store of the fleet answers; the newest epoch was written to it for its control plane"
                 );
                 self.told.insert(address, (*seen, Instant::now()));
             }
             Err(error) => {
-                tracing::debug!(%error, server = address, "the older store could not be told");
+                tracing::debug!(%error, server = address, "the newest epoch could not be written to the older store");
             }
         }
     }

@@ -76,7 +76,7 @@ impl Works {
             && timeout(CONFIRMATION, self.cache.confirmed()).await.is_err()
         {
             tracing::warn!(
-                "the Works could not be listed again: taking over with what was heard of them"
+                "the Works could not be listed again: taking over with those that the watch has shown"
             );
         }
     }

@@ -89,7 +89,7 @@ fn unknown(words: &[String]) -> String {
         ),
         Some(nearest) => format!("is it {nearest}?"),
         None => {
-            format!("whatever is placed is a workload: write kubectl muster get {word}/NAME")
+            format!("each placed object is a workload: write kubectl muster get {word}/NAME")
         }
     };
     format!(

@@ -186,7 +186,7 @@ pub(super) async fn find(
             };
             bail!(
                 "there is no binding of {kind} {name} in namespace {namespace}{hint}\n\
-                 Either no policy selects it, or it does not exist: `kubectl get {kind} {name} -n {namespace}` at the fleet API tells which"
+                 Either no policy selects it, or it does not exist: `kubectl get {kind} {name} -n {namespace}` at the fleet API shows which"
             )
         }
     }

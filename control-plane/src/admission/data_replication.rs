@@ -207,7 +207,7 @@ fn statement(check: &DataCheck, at: &str, found: &mut Findings) {
         }
         (Some(_), _, _) => found.forbidden(
             format!("{at}.condition"),
-            "cannot be with path and value: one statement is looked at",
+            "cannot be set together with path and value: only one of them is checked",
         ),
         (None, Some(text), Some(_)) => path(text, "status", &format!("{at}.path"), found),
         (None, Some(_), None) => {

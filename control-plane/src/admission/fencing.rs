@@ -90,7 +90,7 @@ pub fn advice(
         .collect();
     if !unknown.is_empty() {
         warnings.push(format!(
-            "{at}: objects of a custom kind are fenced only if a rule tells their replicas (replicaResource of a \
+            "{at}: objects of a custom kind are fenced only if a rule returns their replicas (replicaResource of a \
              ResourceInterpreterCustomization, or a webhook); there is none for: {}",
             unknown.join(", ")
         ));

@@ -135,7 +135,7 @@ fn preserve(preservation: Option<&StatePreservation>, at: &str, found: &mut Find
             );
         }
         if rule.json_path.is_empty() {
-            found.required(format!("{at}.jsonPath"), "where the value stands");
+            found.required(format!("{at}.jsonPath"), "path of the value");
         } else if let Err(error) = jsonpath::Template::parse(&rule.json_path) {
             found.invalid(
                 format!("{at}.jsonPath"),

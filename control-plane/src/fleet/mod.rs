@@ -472,7 +472,7 @@ impl Fleet {
         };
         if timeout(CONFIRMATION, lists).await.is_err() {
             tracing::warn!(
-                "clusters, policies, templates, bindings and works could not all be listed again: taking over with what was heard of them"
+                "clusters, policies, templates, bindings and works could not all be listed again: taking over with what the watches have shown"
             );
         }
     }

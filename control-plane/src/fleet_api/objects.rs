@@ -261,7 +261,7 @@ pub(super) async fn announce(fleet: &Client, server: &str, trusted: &str) -> Res
         .patch(discovery::NAME, &params, &Patch::Apply(&map))
         .await;
     applied.map_err(ApiError::of("apply", &said))?;
-    tracing::info!(server, "members are told where the fleet API is");
+    tracing::info!(server, "published the address of the fleet API for members");
     Ok(())
 }
 

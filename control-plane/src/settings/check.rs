@@ -164,7 +164,7 @@ impl Settings {
         if !self.notice_receivers.0.is_empty() && !records {
             return Err(Error::invalid(
                 "notice-receivers",
-                "notices tell of the records of failovers: run the controller failoverHistory, with a failover-history-limit above 0",
+                "notices are about the records of failovers: run the controller failoverHistory, with a failover-history-limit above 0",
             ));
         }
         let source = &self.notice_source;

@@ -150,7 +150,7 @@ impl NoticeReceivers {
     /// When a field is missing or has a value that is not allowed; the error names both.
     pub fn check(&self) -> Result<(), Error> {
         if self.0.len() > MOST {
-            let problem = format!("there are {}; at most {MOST} are told", self.0.len());
+            let problem = format!("there are {}; at most {MOST} are allowed", self.0.len());
             return Err(Error::invalid(FLAG, problem));
         }
         let mut names = BTreeSet::new();

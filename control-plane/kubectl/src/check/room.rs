@@ -78,7 +78,7 @@ fn judge(
     // Their Works are not read here.
     if !unread.is_empty() {
         let message = format!(
-            "without {cluster}, of {} divided Jobs that go at once (purgeMode: Directly): kubectl muster simulate --drain {cluster} tells",
+            "without {cluster}, of {} divided Jobs that go at once (purgeMode: Directly): kubectl muster simulate --drain {cluster} shows it",
             unread.len()
         );
         category.skipped("room", message);

@@ -158,7 +158,7 @@ fn failover_is_checked() {
         ),
         (
             application(preserving("id", "")),
-            format!("{at}.statePreservation.rules[0].jsonPath: Required value: where the value stands"),
+            format!("{at}.statePreservation.rules[0].jsonPath: Required value: path of the value"),
         ),
         (
             json!({ "failover": { "cluster": { "purgeMode": "Directly", "gracePeriodSeconds": 5 } } }),

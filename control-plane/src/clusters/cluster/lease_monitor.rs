@@ -235,7 +235,7 @@ impl LeaseMonitor {
             if state.contact.is_good() {
                 tracing::warn!(
                     error,
-                    "the fleet API is out of reach: nobody is judged silent"
+                    "the fleet API is out of reach: no cluster is judged silent"
                 );
             }
             state.contact.failed();

@@ -51,7 +51,7 @@ impl Monitoring<'_> {
                 conditions::FALSE,
                 "PushModeNotServed",
                 format!(
-                    "syncMode Push: --controllers switches off {}, so that nobody notices here if this cluster falls silent",
+                    "syncMode Push: --controllers switches off {}, so that this control plane does not notice if the cluster falls silent",
                     PUSH_CONTROLLERS.join(", ")
                 ),
             ),

@@ -75,7 +75,7 @@ pub enum Unfollowed {
     #[error("the feature gate PropagateDeps is off, so that it would arrive without what it needs")]
     DependenciesOff,
     /// The kind has no health rule.
-    #[error("there is no rule that tells the health of its kind")]
+    #[error("there is no rule for the health of its kind")]
     Health,
 }
 

@@ -173,7 +173,7 @@ fn of(report: &Report, pauses: &[Pause], cluster: &str) -> Next {
     }
     if let Some(seconds) = found.and_then(|it| it.next_taint_seconds) {
         return Next::at(
-            format!("workloads are told to leave {cluster} (a taint)"),
+            format!("{cluster} gets a taint by which workloads leave"),
             seconds,
         );
     }

@@ -42,7 +42,7 @@ pub(super) fn unheard(binding: &AnyBinding, silent: &BTreeSet<String>) -> Option
         workload: title(binding),
         reason: SILENT.to_owned(),
         message: format!(
-            "nobody leads who would judge that {} is silent",
+            "no control plane leads that could judge whether {} is silent",
             on.join(", ")
         ),
         ..Waiting::default()

@@ -81,8 +81,7 @@ pub(super) fn advice(report: &Report, severity: Severity, lost: Lost) -> Advice 
     {
         let first = saving(report).map(|it| format!("bring back {it}"));
         let effect = effect(report);
-        let ask =
-            format!("ask whoever paused movement whether it may go on; to resume it now{effect}");
+        let ask = format!("ask who paused movement whether it may go on; to resume it now{effect}");
         let steps = first.into_iter().chain([ask]);
         return Advice::new(numbered(steps), resume(report));
     }

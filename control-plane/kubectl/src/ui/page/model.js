@@ -303,7 +303,7 @@ export function strips(failovers, status, now) {
   const told = shown.reduce((sum, it) => sum + (it.failovers || 1), 0);
   const all = shown.map((it) => strip(it, status, now));
   // What comes next in the fleet is told above, and not again by each of several.
-  for (const it of all.length > 1 ? all : []) if (it.next === status?.summary.next) it.next = "as told under Next above";
+  for (const it of all.length > 1 ? all : []) if (it.next === status?.summary.next) it.next = "see Next above";
   return { all, more: failovers.length - told };
 }
 const lossOf = ({ status: { workloads: count = {} } = {} }) => (count.affected || 0) - (count.healthy || 0);
@@ -378,7 +378,7 @@ export function strip(it, status, now) {
   const heard = (isHeard && isOpen ? status?.clusterList || [] : []).filter((it) => it.state === "silent" && clusters.includes(it.name) && it.begun).map((it) => Date.parse(it.begun));
   const [earliest, latest] = heard.length ? [Math.min(...heard), Math.max(...heard)] : [start, start];
   const range = (from, to) => (from === to ? from : `${from} to ${to}`);
-  const bare = CAUSES[cause.type] || cause.type || "cause not told yet";
+  const bare = CAUSES[cause.type] || cause.type || "cause not known yet";
   const ended = state === "Ended";
   const why = ended && CAUSES[cause.type] && !bare.startsWith("applications") ? `was ${bare}` : bare;
   const began = moment(it.spec.startTime);
@@ -397,7 +397,7 @@ export function strip(it, status, now) {
   const lasted = often && !isOpen ? often : `${often ? `${often}, now` : why} for ${lasts}`;
   const lately = !isOpen ? `${clock(start, now)} to ${clock(start + 1000 * causes.at(-1)[1], now)}` : often ? `first ${clock(start, now)}, again since ${clock(start + 1000 * since, now)}` : `${isHeard ? "last heard" : "since"} ${range(clock(earliest, now), clock(latest, now))}`;
   return {
-    name: it.metadata.name, cluster: it.spec.cluster, state: state || "not told yet", end, next: upcoming(next(it, status), now),
+    name: it.metadata.name, cluster: it.spec.cluster, state: state || "not known yet", end, next: upcoming(next(it, status), now),
     isMany: Boolean(it.place), title: it.place ? `${it.place} ${why}` : `${it.spec.cluster}: ${why}`,
     when: ended ? `${began} to ${until.slice(0, 10) === began.slice(0, 10) ? until.slice(11) : until}` : lately,
     // Of a failover that ended before anything moved there is nothing more to tell.

@@ -255,7 +255,7 @@ test("failovers of one cause in one region are one strip with their sums, those 
   const of = status({ clusterList, oldCopies: [{ cluster: "m1", copies: 4 }, { cluster: "m2", copies: 1 }] });
   const { all: [eu, us], more } = model.strips(all, of, NOW);
   assert.deepEqual([eu.title, us.title, more], ["eu: 2 of 10 clusters silent", "m11: silent", 0]);
-  assert.equal(eu.next, "as told under Next above");
+  assert.equal(eu.next, "see Next above");
   assert.deepEqual(eu.lanes.map((it) => it.words), ["silent for 9 min", "marked as failed after 4 min", "5 of 12 moved", "4 of 5 healthy elsewhere", "5 old copies not confirmed gone"]);
   // Those that were heard last at different times are told with both.
   const heard = (name, time) => cluster(name, { state: "silent", region: "eu", begun: time });

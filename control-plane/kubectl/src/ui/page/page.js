@@ -108,7 +108,7 @@ function tab(title, icon) {
 // History.
 
 const FAILOVER = { Ended: ["✔ ended", "good"], Settling: ["◷ settles", "warn"], Active: ["◷ lasts", "warn"] };
-const failover = (it) => FAILOVER[it.status?.state] || [`? ${it.status?.state || "not told yet"}`, "warn"];
+const failover = (it) => FAILOVER[it.status?.state] || [`? ${it.status?.state || "not known yet"}`, "warn"];
 const number = (it, name) => String(it.status?.workloads?.[name] ?? "–");
 const past = new Rows("history", (it) => it.metadata.name, [
   { title: "When", head: true, text: (it) => moment(it.spec.startTime), href: (it) => address("failover", it.metadata.name) },

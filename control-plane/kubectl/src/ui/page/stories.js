@@ -106,7 +106,7 @@ function ofCluster(name) {
       found?.why && `Why: ${found.why}`,
     ]),
     ["p", {}, [["button", { type: "button", "data-lost": name }, `Forecast the loss of ${name}`]]],
-    ...(own.length ? [["h3", {}, "Failovers"], ["ul", {}, own.map((it) => ["li", {}, [["a", { href: address("failover", it.metadata.name) }, `${moment(it.spec.startTime)}: ${it.status?.cause?.type || "?"}, ${it.status?.state || "not told yet"}`]]])]] : []),
+    ...(own.length ? [["h3", {}, "Failovers"], ["ul", {}, own.map((it) => ["li", {}, [["a", { href: address("failover", it.metadata.name) }, `${moment(it.spec.startTime)}: ${it.status?.cause?.type || "?"}, ${it.status?.state || "not known yet"}`]]])]] : []),
     ["h3", {}, "Workloads there, and those that leave it"],
     ...(asked.said ? [ofClusters(asked.said, name)] : [waits()]),
   ];

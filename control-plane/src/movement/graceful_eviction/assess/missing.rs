@@ -49,7 +49,7 @@ pub fn missing(task: &GracefulEvictionTask, facts: &Facts<'_>, now: Timestamp) -
         let until = counts.filter(|it| *it > now && !facts.has_rule);
         let until = until.map_or_else(String::new, |it| format!(", or {it:.0} to pass"));
         missing.push(format!(
-            "the new copies have to report what tells of their health, as the old one did{until}"
+            "the new copies have to report a status that shows their health, as the old one did{until}"
         ));
     }
     if let Some(end) = end(task, created) {

@@ -106,7 +106,7 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
             "the taint comes first",
             Snapshot { clusters: Ok(watched()), taint_policies: Some(vec![policy()]), ..with(&[], healthy(1, "m1")) },
             "perhaps 1 workload is without service, at worst since 00:04:20Z (Deployment default/web0): its cluster is silent",
-            "in 20 s (00:10:20Z): workloads are told to leave m1 (a taint)",
+            "in 20 s (00:10:20Z): m1 gets a taint by which workloads leave",
             format!("{down}; {describe}"),
         ),
         (
@@ -149,21 +149,21 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
             paused(with(&["Unknown"], fenced("WaitingForFence"))),
             "perhaps 1 workload is without service, at worst since 00:04:20Z (Deployment default/ledger): its cluster is silent; its copy there stops in 60 s (00:11:00Z) at the latest",
             "in 60 s (00:11:00Z): Deployment default/ledger stops itself in m1 at the latest, and stays down; nothing moves until somebody resumes movement (the pause has no end of its own)",
-            format!("1. bring back {keep}; 2. ask whoever paused movement whether it may go on; to resume it now, by which Deployment default/ledger is started elsewhere once its copy has stopped: kubectl muster resume"),
+            format!("1. bring back {keep}; 2. ask who paused movement whether it may go on; to resume it now, by which Deployment default/ledger is started elsewhere once its copy has stopped: kubectl muster resume"),
         ),
         (
             "paused, and one has stopped already while others wait",
             paused(Snapshot { leases: Ok(renewed("2026-01-01T00:03:00Z")), ..with(&["Unknown"], [fenced("WaitingForFence"), vec![pending("a", "Paused", "m1 has x"), pending("b", "Paused", "m1 has x")]].concat()) }),
             "1 workload is without service (Deployment default/ledger); perhaps 2 others are without service, at worst since 00:03:00Z (Deployment default/a, b): their cluster is silent",
             "nothing moves until somebody resumes movement (the pause has no end of its own)",
-            "ask whoever paused movement whether it may go on; to resume it now, by which 2 workloads that wait leave their clusters, at the pace of the fleet, and Deployment default/ledger is started elsewhere: kubectl muster resume".to_owned(),
+            "ask who paused movement whether it may go on; to resume it now, by which 2 workloads that wait leave their clusters, at the pace of the fleet, and Deployment default/ledger is started elsewhere: kubectl muster resume".to_owned(),
         ),
         (
             "paused and stopped",
             paused(stopped("StoppedByThreshold")),
             "1 workload is without service (Deployment default/ledger)",
             "nothing moves until somebody resumes movement (the pause has no end of its own), and until fewer clusters have failed: 3 of 5 have, and at most 2 may",
-            "ask whoever paused movement whether it may go on; to resume it now, by which nothing moves before fewer clusters have failed: kubectl muster resume".to_owned(),
+            "ask who paused movement whether it may go on; to resume it now, by which nothing moves before fewer clusters have failed: kubectl muster resume".to_owned(),
         ),
         (
             "all silent",

@@ -194,7 +194,7 @@ fn workloads_whose_state_is_unknown_and_that_nothing_moves_are_listed_with_why()
     let report = decide(&silent);
     assert_eq!(report.unknown, 1);
     let text = print::table(&report, silent.now);
-    let told = "Deployment default/web   SilentAndNotJudged   -       -      nobody leads who would judge that m2 is silent";
+    let told = "Deployment default/web   SilentAndNotJudged   -       -      no control plane leads that could judge whether m2 is silent";
     assert!(text.contains(told), "{text}");
 }
 
