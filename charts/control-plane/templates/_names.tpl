@@ -147,11 +147,11 @@ ipAddresses: {{- toYaml . | nindent 2 }}
 {{ $seconds }}
 {{- end }}
 
-{{- /* The name by which members reach a bundled fleet API through what tells hosts apart by their names; fails with a sentence that names the value. */ -}}
+{{- /* The name by which members reach a bundled fleet API through an Ingress or a TLSRoute that distinguishes hosts by their names; fails with a sentence that names the value. */ -}}
 {{- define "muster.fleet.host" -}}
 {{- $host := include "muster.url.host" .Values.fleetApi.address -}}
 {{- if regexMatch "^([0-9.]*|.*:.*)$" $host -}}
-{{- fail (printf "fleetApi.ingress and fleetApi.tlsRoute tell hosts apart by their names: set fleetApi.address=https://NAME (it is %q)" .Values.fleetApi.address) -}}
+{{- fail (printf "fleetApi.ingress and fleetApi.tlsRoute distinguish hosts by their names: set fleetApi.address=https://NAME (it is %q)" .Values.fleetApi.address) -}}
 {{- end -}}
 {{ $host }}
 {{- end }}

@@ -9,7 +9,7 @@ annotations: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
 
-{{- /* Annotations by which a Prometheus without its operator finds a port; none where the operator is told. */ -}}
+{{- /* Annotations by which a Prometheus without its operator finds a port; none where a monitor of the operator does. */ -}}
 {{- define "muster.pod.scraped" -}}
 {{- $monitored := or .Values.metrics.podMonitor.enabled .Values.metrics.serviceMonitor.enabled -}}
 {{- if not $monitored }}
