@@ -73,7 +73,7 @@ pub struct Settings {
     )]
     pub fleet_servers: FleetServers,
     /// Time since the last answer of the server of the fleet API after which another one is used.
-    /// With the pauses between looks and renewals it has to be shorter than the grace period after
+    /// With the pauses between checks and renewals it has to be shorter than the grace period after
     /// which a silent cluster counts as lost.
     #[arg(long, default_value = "20s")]
     pub fleet_server_timeout: Duration,

@@ -57,7 +57,7 @@ pub(super) struct Options {
     what: String,
     /// The name, if it does not follow the kind after a slash.
     name: Option<String>,
-    /// How the answer is printed.
+    /// Format of the answer.
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
     /// The filters and scores in force, in place of those of the running control plane.

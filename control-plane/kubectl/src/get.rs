@@ -34,24 +34,24 @@ use super::rows::{Format, Seen, print};
 use super::subject::{self, Subject};
 use super::view::{self, Member, State, View};
 
-/// Pause between two looks of `--watch`.
+/// Pause between two reads of `--watch`.
 const PAUSE: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Args)]
 pub(super) struct Options {
     #[command(subcommand)]
     what: What,
-    /// How the answer is printed.
+    /// Format of the answer.
     #[arg(long, short, global = true, value_enum, default_value_t)]
     output: Format,
-    /// Looks again every two seconds until it is stopped, and prints the rows that changed.
+    /// Refreshes every two seconds until it is stopped, and prints the rows that changed.
     #[arg(long, short, global = true)]
     watch: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Clusters: state, since when, last heard, taints, nodes, workloads, version of the agent.
+    /// Clusters: state, since when, last renewal, taints, nodes, workloads, version of the agent.
     #[command(visible_aliases = ["cluster", "cl"])]
     Clusters(Clusters),
     /// Workloads: where they are, where they are leaving, and why one waits.
@@ -97,7 +97,7 @@ fn unknown(words: &[String]) -> String {
     )
 }
 
-/// Returns the answer as text. One that looks again prints until nobody reads it.
+/// Returns the answer as text. With `--watch` it prints until the reader of its output has gone.
 pub(super) async fn carry_out(
     client: &Client,
     namespace: &str,
@@ -232,7 +232,7 @@ async fn workloads(
     })
 }
 
-/// Returns the bindings of what words name; the error tells what may have been meant.
+/// Returns the bindings of what words name; the error says what may have been meant.
 fn named(words: &[String], all: Vec<Arc<AnyBinding>>) -> anyhow::Result<Vec<Arc<AnyBinding>>> {
     let (kind, names) = match words.split_first() {
         Some((kind, names)) if !names.is_empty() && !kind.contains('/') => {

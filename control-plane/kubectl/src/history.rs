@@ -23,7 +23,7 @@ pub(super) struct Options {
     /// it all are listed, the one whose cause began last first.
     #[arg(value_parser = name)]
     name: Option<String>,
-    /// How the answer is printed.
+    /// Format of the answer.
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
     /// Only failovers of this cluster.

@@ -23,8 +23,8 @@ const RULE: &str = "-----------------------------------";
 #[derive(Debug, Args)]
 pub(super) struct Options {
     /// Files with ResourceInterpreterCustomizations and ResourceInterpreterWebhookConfigurations,
-    /// `-` for the standard input. Without them the built-in rules answer. No webhook is asked: it
-    /// is told where one would answer.
+    /// `-` for the standard input. Without them the built-in rules answer. No webhook is asked: the
+    /// output says where one would answer.
     #[arg(long = "filename", short = 'f', value_name = "FILE")]
     filenames: Vec<PathBuf>,
     /// Check them: each script must be Lua and define the function of its operation, and each

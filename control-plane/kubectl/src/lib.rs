@@ -86,13 +86,13 @@ enum Question {
     Status(status::Options),
     /// Explains why a workload is where it is, and where else it could go.
     ///
-    /// Tells what its old copies wait for, and for each cluster whether it fits or which filter
+    /// Shows what its old copies wait for, and for each cluster whether it fits or which filter
     /// refuses it and why, its score, its room, and what it is given.
     #[command(after_help = line::examples(&["explain deployment/web -n shop", "explain rb/web-deployment"]))]
     Explain(explain::Options),
-    /// The failovers that were, and one of them with its timeline.
+    /// Lists past failovers, or shows one of them with its timeline.
     ///
-    /// When, why, how many workloads moved or could not, and how long it took.
+    /// Shows when and why each began, how many workloads moved or could not, and how long it took.
     History(history::Options),
     /// Clusters, and workloads with where they are and why one waits.
     #[command(after_help = line::examples(&[
@@ -101,22 +101,22 @@ enum Question {
         "get workloads -A --cluster member1 --watch",
     ]))]
     Get(get::Options),
-    /// How full the clusters are.
+    /// Shows how full the clusters are.
     ///
-    /// Shows what pods request of what nodes offer, in processors, memory, pods and other
+    /// Compares what pods request with what nodes offer, in processors, memory, pods and other
     /// resources, and how many pods have no node yet.
     Top(top::Options),
-    /// Foretells what would move, be stranded and stay if clusters were lost or drained.
+    /// Forecasts what would move, be stranded and stay if clusters were lost or drained.
     ///
-    /// By the live fleet. Changes nothing. Exits with 1 if something would have to leave and could
-    /// not.
+    /// Reads the live fleet and changes nothing. Exits with 1 if something would have to leave and
+    /// could not.
     #[command(after_help = line::examples(&["simulate --lost member1,member2", "simulate -l region=eu"]))]
     Simulate(simulate::Options),
-    /// The fleet as a page for a browser on this machine, with your own rights.
+    /// Serves the fleet as a page for a browser on this machine, with your own rights.
     ///
-    /// Fleet, clusters, queue, history and what-if, live, and the same as JSON for programs. It
-    /// prints the address and serves it on loopback until it is stopped. The address holds a
-    /// secret: whoever has it reads the fleet with your rights for as long as the command runs.
+    /// Shows fleet, clusters, queue, history and what-if, live, and the same as JSON for programs.
+    /// It prints the address and serves it on loopback until it is stopped. The address holds a
+    /// secret: anyone who has it reads the fleet with your rights for as long as the command runs.
     Ui(ui::Options),
     #[command(flatten)]
     Order(orders::Command),
@@ -124,13 +124,13 @@ enum Question {
     ///
     /// Nothing moves back by itself unless its policy says so. Workloads move at the rate of
     /// evictions, after these; each old copy stays until the new ones are healthy, unless the
-    /// policy allows no two. What a new placement would leave where it is is left alone.
+    /// policy forbids two copies. A workload that a new placement would not move is left alone.
     ///
     /// Exit codes: 0 done, 1 error, 2 wrong command line, 3 a named workload cannot be placed anew,
     /// 4 not done within --timeout, 130 interrupted (the moves go on).
     #[command(after_help = line::examples(&["rebalance deployment/web -n shop", "rebalance --cluster member1 --dry-run"]))]
     Rebalance(rebalance::Options),
-    /// Whether everything is as it should be, and what to do where it is not.
+    /// Checks whether everything is as it should be, and says what to do where it is not.
     ///
     /// Run it with the kubeconfig of the fleet API.
     ///
@@ -162,12 +162,12 @@ enum Question {
     Interpret(interpret::Options),
     /// Versions of this program, the control plane and the agents, and what does not fit.
     Version(version::Options),
-    /// Packs what somebody needs who helps from afar, without secrets.
+    /// Writes an archive for a request for support, without secrets.
     ///
-    /// An archive of Muster's own objects, leases and events, redacted, and of what status, check
-    /// and version say.
+    /// It holds Muster's own objects, leases and events, redacted, and the output of status, check
+    /// and version.
     Report(report::Options),
-    /// Prints the script by which kubectl completes these commands, and how to use it.
+    /// Prints the script with which kubectl completes these commands, and how to use it.
     Completion(completion::Options),
 }
 

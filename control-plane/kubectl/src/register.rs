@@ -60,13 +60,14 @@ pub(super) struct Options {
     /// whose certificate another authority signed.
     #[arg(long, value_delimiter = ',', value_name = "sha256:HEX")]
     discovery_token_ca_cert_hash: Vec<Hash>,
-    /// Trust an authority that only the token vouches for: whoever has seen the token can be it.
+    /// Trust an authority that is known by the token alone: anyone who has seen the token can pose
+    /// as that authority.
     #[arg(long)]
     discovery_token_unsafe_skip_ca_verification: bool,
-    /// For how long the fleet API is waited for, and then for the approval.
+    /// Time to wait for the fleet API, and then for the approval.
     #[arg(long, default_value = "5m", value_name = "DURATION")]
     discovery_timeout: settings::Duration,
-    /// The name under which this cluster is to be known to the fleet.
+    /// Name of this cluster in the fleet.
     #[arg(long, value_name = "NAME")]
     cluster_name: String,
     /// For how long the certificate is to be good, in seconds; the agent renews it.

@@ -55,7 +55,7 @@ struct What {
 pub(super) struct Options {
     #[command(flatten)]
     what: What,
-    /// How the answer is printed.
+    /// Format of the answer.
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
     /// Flags of the control plane, behind `--`, in place of those that its leader publishes on its

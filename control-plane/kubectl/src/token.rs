@@ -55,13 +55,13 @@ pub(super) struct Create {
     /// For how long it is good; 0 for ever.
     #[arg(long, default_value = "24h", value_name = "DURATION")]
     ttl: Duration,
-    /// What it is for, in your words.
+    /// Purpose of the token, as free text.
     #[arg(long, default_value = "", value_name = "TEXT")]
     description: String,
-    /// What may be done with it: signing, authentication.
+    /// Permitted uses of the token: signing, authentication.
     #[arg(long, value_delimiter = ',', default_values = USAGES, value_name = "LIST")]
     usages: Vec<String>,
-    /// Groups of whoever comes with it, in place of those that make it what it is for.
+    /// Groups of a client that uses the token, in place of the default ones.
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     groups: Vec<String>,
     /// Print the command by which a member joins.

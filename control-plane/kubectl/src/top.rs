@@ -32,7 +32,7 @@ pub(super) struct Options {
     /// first.
     #[arg(long, value_enum, default_value_t)]
     sort: Order,
-    /// How the answer is printed.
+    /// Format of the answer.
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
 }

@@ -25,7 +25,7 @@ const NAMED: usize = 5;
 
 #[derive(Debug, Args)]
 pub(super) struct Options {
-    /// How the answer is printed.
+    /// Format of the answer.
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
     /// Tells the version of this program alone, and asks no API.

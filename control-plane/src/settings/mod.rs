@@ -314,7 +314,7 @@ pub struct Settings {
 
     /// Time beyond failover.cluster.fencing.afterSeconds and the grace period of the pods for which
     /// the control plane waits before it places a fenced workload anew: for the agent to notice
-    /// that the time is over and to write into its cluster, and for the kubelets to be told.
+    /// that the time is over and to write into its cluster, and for the kubelets to learn of it.
     #[arg(long, default_value = "30s")]
     pub fencing_margin: Duration,
 

@@ -53,7 +53,7 @@ pub(crate) struct Options {
     /// For how long to wait; 0 for ever.
     #[arg(long, requires = "wait", default_value = "0s", value_name = "DURATION")]
     timeout: Duration,
-    /// How the answer is printed.
+    /// Format of the answer.
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
 }

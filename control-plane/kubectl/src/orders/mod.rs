@@ -81,8 +81,9 @@ pub(super) enum Command {
     Taint(taint::Options),
     /// Stops all movement at once, in the whole fleet or out of clusters.
     ///
-    /// Evictions by taints and drains, moves of failing applications, new placements in place of
-    /// others, and the removal of old copies. Clusters are still watched, and new workloads placed.
+    /// That is evictions by taints and drains, moves of failing applications, new placements in
+    /// place of others, and the removal of old copies. Clusters are still watched, and new
+    /// workloads placed.
     #[command(after_help = line::examples(&[
         "pause --reason 'change freeze' --for 2h",
         "pause cluster/member1",

@@ -24,12 +24,12 @@ use super::output::{Format, Reply, plain};
 use super::running::{Running, Source};
 use super::view::{self, View};
 
-/// Pause between two looks of `--watch`.
+/// Pause between two reads of `--watch`.
 const PAUSE: Duration = Duration::from_secs(2);
 /// Moves the cursor to the corner and clears the terminal.
 const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
 
-/// Begins the line between two looks where nothing can be cleared.
+/// Beginning of the line between two reads where the screen cannot be cleared.
 const SEPARATOR: &str = "--- ";
 
 #[derive(Debug, Args)]
@@ -38,8 +38,8 @@ pub(super) struct Options {
     /// YAML begins with `---`.
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
-    /// Looks again every two seconds until it is stopped; on a terminal `*` marks the lines that
-    /// have changed since the last look.
+    /// Refreshes every two seconds until it is stopped; on a terminal `*` marks the lines that have
+    /// changed since the last refresh.
     #[arg(long, short)]
     watch: bool,
     /// What does not count for the exit code: with `orders` clusters that people drained or

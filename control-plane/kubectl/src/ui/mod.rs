@@ -44,10 +44,10 @@ pub(super) struct Options {
     /// `workload/NAMESPACE/KIND/NAME` (`-` for no namespace), as the page shows it to be passed on.
     #[arg(value_name = "STORY", value_parser = story)]
     story: Option<String>,
-    /// Address and port on which the page is served to others, such as 0.0.0.0:8443. Whoever asks
-    /// has to sign in: a request needs a bearer token that an API knows (TokenReview) of a user who
-    /// may get the path /muster.io/page there (SubjectAccessReview). Everybody sees what this
-    /// command's own rights show. Beyond loopback it takes a certificate.
+    /// Address and port on which the page is served to others, such as 0.0.0.0:8443. Users have to
+    /// sign in: a request needs a bearer token that an API knows (TokenReview) of a user who may
+    /// get the path /muster.io/page there (SubjectAccessReview). Everybody sees what this command's
+    /// own rights show. Beyond loopback it takes a certificate.
     #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["port", "story"])]
     serve: Option<SocketAddr>,
     /// Kubeconfig of the API that is asked who signs in; without it that of the cluster whose pod
@@ -157,7 +157,7 @@ impl Page {
         })
     }
 
-    /// Takes a port for whoever started the program, on loopback alone.
+    /// Listens on a port of loopback alone, for the person who started the program.
     async fn open_to_one(answers: Arc<Answers>, port: u16) -> anyhow::Result<Self> {
         let address = (Ipv4Addr::LOCALHOST, port);
         let listener = TcpListener::bind(address).await.with_context(|| {
