@@ -324,7 +324,7 @@ async fn a_browser_says_loudly_that_the_fleet_cannot_be_read() {
         "✖ Nothing could be read",
         "the fleet API (http://127.0.0.1:1) does not answer: ",
         "not known: a workload does not need the fleet API to run",
-        "this page looks again by itself",
+        "this page refreshes by itself",
         "<title>? not known – Muster</title>",
         "href=\"unknown.svg\"",
     ] {

@@ -67,7 +67,7 @@ const UNANSWERED = { lost: "unknown", service: "not known", next: "not known", a
 // that could be read last.
 export function away(summary, known) {
   const rows = told(summary || UNANSWERED);
-  rows[1].text += "; this page looks again by itself every few seconds";
+  rows[1].text += "; this page refreshes by itself every few seconds";
   if (!known) return rows;
   const { sentence, service, twice } = known.summary;
   return [...rows, { name: "Last known", text: `${moment(known.read)}: ${sentence}. Service: ${service}. Two copies: ${twice}` }];

@@ -56,7 +56,7 @@ test("of a fleet that is away the page tells why, and what was known last", () =
   const blind = { lost: "unknown", service: "not known", next: "not known", advice: { words: "ask for a role", command: "kubectl x" }, twice: "not known" };
   const known = status({ read: "2026-01-01T00:10:00.5Z", summary: { ...status().summary, sentence: "m2 drained", service: "nobody", twice: "none" } });
   assert.deepEqual(model.away(blind, known).map((it) => it.text), [
-    "? not known", "not known; this page looks again by itself every few seconds", "ask for a role", "not known",
+    "? not known", "not known; this page refreshes by itself every few seconds", "ask for a role", "not known",
     "2026-01-01 00:10:00Z: m2 drained. Service: nobody. Two copies: none",
   ]);
   assert.match(model.away(undefined, undefined)[2].text, /whether the program that serves it still runs/);
