@@ -31,7 +31,7 @@ pub struct Census {
     sums: Arc<Mutex<capacity::Census>>,
     changed: Arc<Notify>,
     started: Timestamp,
-    /// When the first lists were asked for.
+    /// Time of the first requests for lists.
     asked: Arc<OnceLock<Instant>>,
     nodes: Arc<Freshness>,
     pods: Arc<Freshness>,

@@ -117,7 +117,7 @@ pub struct Rotation {
     pub member: Client,
     /// Obtains credentials if there are none; `None` without a bootstrap kubeconfig.
     pub bootstrap: Option<Arc<Bootstrap>>,
-    /// Where events are published.
+    /// Publisher of events.
     pub events: Events,
 }
 

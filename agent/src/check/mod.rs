@@ -36,7 +36,7 @@ pub struct Side {
     pub deadline: Duration,
 }
 
-/// What was read of a member.
+/// Facts that were read from a member.
 struct Facts {
     server: String,
     now: Timestamp,
@@ -53,7 +53,7 @@ struct Facts {
     lacking: Option<Answer<Vec<&'static str>>>,
     /// Way to the fleet with the agent's credentials.
     way: Answer<Way>,
-    /// What the fleet answers; `None` without a way to it.
+    /// Answers of the fleet; `None` if it cannot be reached.
     fleet: Option<Fleet>,
 }
 
@@ -72,7 +72,7 @@ struct Way {
     config: Config,
 }
 
-/// What the fleet API says to the agent.
+/// Answers of the fleet API to the agent.
 struct Fleet {
     version: Answer<VersionInfo>,
     clocks: Answer<Clocks>,

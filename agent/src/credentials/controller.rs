@@ -86,7 +86,7 @@ pub struct Credentials {
     pub member: Client,
     /// The member's API, for the watch.
     pub watching: Client,
-    /// Where events are published.
+    /// Publisher of events.
     pub events: Events,
     /// The id that marks the objects that the agent makes in the member.
     pub fleet_id: fleet_id::Known,

@@ -25,7 +25,7 @@ pub struct Collected {
     pub version: Option<String>,
     /// Time of the last good answer, if the latest request failed; `None` otherwise.
     pub version_since: Option<Timestamp>,
-    /// What the member serves.
+    /// Kinds that the member serves.
     pub catalog: Option<Arc<Catalog>>,
     /// Time of the last good answer, if the latest request failed; `None` otherwise.
     pub catalog_since: Option<Timestamp>,

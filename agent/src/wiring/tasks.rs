@@ -20,7 +20,7 @@ use crate::settings::{CERT_ROTATION, Settings};
 /// A task that runs until shutdown.
 pub(super) type Made = anyhow::Result<BoxFuture<'static, ()>>;
 
-/// One row of the table.
+/// One row of the table of tasks.
 struct Task {
     /// Name in the log, in the metric `muster_task_up`, and on the page of this crate.
     name: &'static str,

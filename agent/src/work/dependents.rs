@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 
 use super::raw::text;
 
-/// What is done with an object that runs on.
+/// Action on a dependent object that still runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// A merge patch stops it.
     Patch(Value),
-    /// It is deleted.
+    /// The object is deleted.
     Delete,
 }
 

@@ -36,7 +36,7 @@ pub struct Reader<'a> {
     pub interval: Duration,
 }
 
-/// What is known of the record.
+/// State of the record of the last renewal, as far as it is known.
 #[derive(Debug, Default)]
 pub struct Kept {
     /// The record as it was read or written last; `None` before the first read.

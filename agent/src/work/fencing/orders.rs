@@ -12,7 +12,7 @@ use muster_shared::k8s::{Condition, GroupVersionKind};
 
 use crate::work::manifests::keys;
 
-/// What a Work says about fencing.
+/// Orders of a Work about fencing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fenced {
     /// Longest times of its objects.

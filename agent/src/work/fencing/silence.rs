@@ -50,7 +50,7 @@ pub enum Permission {
     /// The Work has to be read from the fleet API first: it may have been withdrawn during an
     /// interruption.
     Verify,
-    /// It may be applied.
+    /// The Work may be applied.
     Granted,
 }
 
