@@ -45,7 +45,7 @@ pub(super) struct Options {
     shell: Option<String>,
 }
 
-/// What a word is completed with.
+/// Kind of the candidates that complete a word.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
     /// These words, each with its help.

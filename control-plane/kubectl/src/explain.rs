@@ -166,7 +166,7 @@ fn old_copies(works: &[ObjectMeta], binding: &AnyBinding, snapshot: &Snapshot) -
     told.collect()
 }
 
-/// Where a binding is, and where it would go.
+/// Explanation of one binding: its clusters, and those that the scheduler would choose.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Answer {
@@ -196,7 +196,7 @@ pub(super) struct Answer {
     /// The moves that it remembers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     moves: Vec<String>,
-    /// What would have to change for it to run where it cannot.
+    /// Changes by which the workload could run in clusters that do not fit now.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     would_help: Vec<String>,
     /// The pause that keeps it where it is, whatever is said below.
@@ -205,13 +205,13 @@ pub(super) struct Answer {
     /// Clusters in which its copies are neither created nor changed, and who ordered that.
     #[serde(skip_serializing_if = "Option::is_none")]
     suspended: Option<String>,
-    /// What its return to clusters that it left waits for.
+    /// Conditions for its return to clusters that it left.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     returns: Vec<String>,
     /// Steps of its data in each move; the condition `DataPending` says which one is waited for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     data: Vec<String>,
-    /// Why nobody here schedules it, whatever is said below.
+    /// Reason why this control plane does not schedule it, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     held_back: Option<String>,
     /// Why the scheduler would schedule it now; absent when it is where it should be.
@@ -241,7 +241,7 @@ struct Leaving {
     replicas: Option<i32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     since: Option<Time>,
-    /// What has to happen before the copy there is removed.
+    /// Conditions for the removal of the old copy.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     waits_for: Vec<String>,
 }

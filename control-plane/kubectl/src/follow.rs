@@ -30,7 +30,7 @@ const LOOK: Duration = Duration::from_secs(10);
 /// Time within which the fleet has to be listed.
 const LISTED: Duration = Duration::from_mins(1);
 
-/// How a command waits.
+/// Options by which a command waits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waiting {
     /// For how long at most.
@@ -49,12 +49,12 @@ impl Waiting {
     }
 }
 
-/// What ended the waiting before the progress did.
+/// Reason why the wait ended before the progress did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stopped {
     /// The time is up.
     TimedOut,
-    /// Ctrl-C, or nobody reads any more.
+    /// Ctrl-C, or the reader of the output has gone.
     Interrupted,
 }
 
@@ -78,14 +78,14 @@ pub(super) struct Snapshot<'a, K> {
     pub deleted: Deleted<'a>,
     /// Time since the fleet was listed.
     pub waited: Duration,
-    /// What keeps workloads from moving.
+    /// Reasons why nothing moves now.
     pub standing: &'a Standing,
 }
 
 /// Whether a binding that is not listed has been deleted.
 pub(super) type Deleted<'a> = &'a dyn Fn(&BindingKey) -> bool;
 
-/// How far something has come.
+/// State of a progress at one moment.
 pub(super) struct Look<P, E> {
     /// The progress itself.
     pub progress: P,
@@ -93,7 +93,7 @@ pub(super) struct Look<P, E> {
     pub line: String,
     /// Reasons why nothing moves now.
     pub nothing_moves: Vec<String>,
-    /// How it ended, if it has.
+    /// End of the progress, if it has ended.
     pub end: Option<E>,
 }
 
@@ -221,7 +221,7 @@ fn start<K: Followed>(informer: &Informer<K>, changed: &Arc<Notify>, stop: &Canc
     muster_shared::clock::spawn(informer.clone().run(stop.clone()));
 }
 
-/// What was shown of a progress.
+/// State of a progress that was printed last.
 #[derive(Debug)]
 struct Shown {
     is_terminal: bool,

@@ -60,13 +60,13 @@ pub struct Fleet {
     pub bindings: Vec<Arc<AnyBinding>>,
     /// All taint policies.
     pub policies: Vec<ClusterTaintPolicy>,
-    /// What workloads refer to that do not take it along.
+    /// Objects that workloads refer to without taking them along.
     pub needs: Needs,
     /// Divided Jobs in the clusters that are struck, as far as they could be read.
     pub jobs: Jobs,
 }
 
-/// What happens to it.
+/// Clusters that are lost or drained in a forecast.
 #[derive(Clone, Debug, Default)]
 pub struct Disaster {
     /// Clusters that fall silent for good.
@@ -88,7 +88,7 @@ pub struct Move {
     /// Time from the disaster until its turn at the present pace.
     #[serde(rename = "afterSeconds", serialize_with = "seconds")]
     pub after: SignedDuration,
-    /// What becomes of the old copy.
+    /// Treatment of the old copy.
     pub purge_mode: PurgeMode,
     /// Steps of its data between the two copies, in sentences.
     pub data: Vec<String>,
@@ -111,14 +111,14 @@ pub struct Left {
     pub workload: Workload,
     /// The cluster it is in.
     pub cluster: String,
-    /// Why.
+    /// Reason why the workload is left.
     pub reason: String,
     /// Whether the workload is known to stay; not so if it is a Job whose parts cannot be read.
     #[serde(skip)]
     pub is_known: bool,
 }
 
-/// Why a workload that has to leave does not.
+/// Reason why a workload that has to leave stays.
 struct Stuck {
     why: String,
     is_known: bool,
@@ -133,16 +133,16 @@ impl From<String> for Stuck {
     }
 }
 
-/// What would come of it.
+/// Result of a forecast.
 #[derive(Clone, Debug, Default)]
 pub struct Forecast {
     /// The taints that would come, by cluster.
     pub coming: BTreeMap<String, Vec<Coming>>,
     /// The pace.
     pub pace: Pace,
-    /// What would move, in this order.
+    /// Moves, in their order.
     pub moves: Vec<Move>,
-    /// What would have to leave and could not.
+    /// Workloads that would have to leave and could not.
     pub stranded: Vec<Left>,
     /// Workloads that would wait until fewer clusters have failed.
     pub held: Vec<Left>,
@@ -218,7 +218,7 @@ struct Leaver<'a> {
     cluster: Arc<str>,
     due: Timestamp,
     cause: Cause,
-    /// Whether nothing is heard of the cluster.
+    /// Whether the cluster is silent.
     is_silent: bool,
 }
 

@@ -201,7 +201,7 @@ async fn block_on(asked: Asked) -> anyhow::Result<Reply> {
     Box::pin(reply(asked)).await
 }
 
-/// What the program was run for.
+/// Purpose for which the program was run.
 enum Asked {
     Question(Box<CommandLine>),
     /// The words of a command line that kubectl completes.

@@ -14,7 +14,7 @@ pub(super) const TIMED_OUT: u8 = 4;
 /// Exit code when a person ended the waiting (the code of shells for Ctrl-C).
 pub(super) const INTERRUPTED: u8 = 130;
 
-/// What the program prints, and the code with which it ends.
+/// Output of the program, and its exit code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
     /// Text that it prints.

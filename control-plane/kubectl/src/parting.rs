@@ -23,7 +23,7 @@ const PAGE: u32 = 100;
 /// Between two looks whether the Cluster is gone.
 const PAUSE: std::time::Duration = std::time::Duration::from_secs(1);
 
-/// How a Cluster is removed, in either sync mode.
+/// Options of the removal of a Cluster, in either sync mode.
 #[derive(Debug, Args)]
 pub(super) struct Parting {
     /// Name of the Cluster.

@@ -6,7 +6,7 @@ use muster_shared::k8s::{Api, Client, Lease};
 use muster_shared::self_report::LeaderReport;
 use serde::Serialize;
 
-/// Where settings come from.
+/// Source of settings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Source {

@@ -90,13 +90,13 @@ struct Row {
 /// Amounts of a resource, in JSON as quantities of Kubernetes; `null`: cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 struct Amounts {
-    /// What nodes offer to pods.
+    /// Amount that nodes offer to pods.
     #[serde(serialize_with = "quantity")]
     allocatable: Option<Quantity>,
-    /// What pods on nodes request.
+    /// Amount that pods on nodes request.
     #[serde(serialize_with = "quantity")]
     requested: Option<Quantity>,
-    /// What pods request that have no node yet.
+    /// Amount that pods without a node request.
     #[serde(serialize_with = "quantity")]
     waiting: Option<Quantity>,
     /// Part of `allocatable` that is requested, in percent, without what waits; `null` if nothing

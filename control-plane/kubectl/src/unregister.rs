@@ -134,10 +134,10 @@ fn at_the_member(namespace: &str) -> String {
     )
 }
 
-/// What became of the accounts whose tokens the fleet had.
+/// Result of the withdrawal of the accounts whose tokens the fleet had.
 #[derive(Default)]
 struct Withdrawn {
-    /// How many were removed.
+    /// Number of accounts that were removed.
     accounts: usize,
     /// Objects that were made for another fleet, or may have been.
     left: Vec<String>,

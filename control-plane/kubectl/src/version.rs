@@ -48,7 +48,7 @@ impl Options {
 #[serde(rename_all = "camelCase")]
 struct Versions {
     client: &'static str,
-    /// That of the leader, or of the last one; `null` if none says it.
+    /// Version of the leader, or of the last one; `null` if it is not known.
     control_plane: Option<String>,
     /// Last renewal of the lease of a leader that does not lead any more.
     dead_since: Option<Timestamp>,
@@ -56,9 +56,9 @@ struct Versions {
     agents: BTreeMap<String, Vec<String>>,
     /// Clusters whose agents do not say theirs: they have never reported, or others' agents.
     unknown: Vec<String>,
-    /// Clusters of the above that are not heard: their agents may not run any more.
+    /// Silent clusters among those above: their agents may not run any more.
     silent: Vec<String>,
-    /// What does not fit together.
+    /// Versions that do not fit together.
     skew: Vec<String>,
     /// What could not be read.
     unread: Vec<String>,

@@ -19,7 +19,7 @@ const MOST: usize = 5;
 /// Annotation of the storage class that claims without a class get.
 const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
 
-/// What is known before an installation.
+/// Facts that are known before an installation.
 struct Facts {
     server: String,
     now: Timestamp,

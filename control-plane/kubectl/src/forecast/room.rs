@@ -10,7 +10,7 @@ use muster_shared::quantity::Quantity;
 /// Resources whose room is shown.
 pub const SHOWN: [&str; 3] = ["cpu", "memory", "pods"];
 
-/// What is free of a resource in a cluster, before and after.
+/// Free amount of a resource in a cluster, before and after.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Room {
     /// The cluster.

@@ -31,9 +31,9 @@ const MOST_NAMED: usize = 10;
 pub(super) struct Order {
     /// Name of the order, as it is recorded with its author.
     pub name: &'static str,
-    /// What was done to a cluster, to follow its name.
+    /// Words about what was done to a cluster, which follow its name.
     pub done: &'static str,
-    /// The same if there was nothing to do.
+    /// Words that follow the name of a cluster if there was nothing to do.
     pub already: &'static str,
     /// Taints that are put on, as key and effect.
     pub add: Vec<(&'static str, &'static str)>,

@@ -14,7 +14,7 @@ use crate::forecast::{Disaster, Fleet, Forecast, Left, Move, forecast};
 use crate::standstill::Standstill;
 use crate::table::{Workload, indented};
 
-/// What a drain comes to.
+/// Result that a drain would have.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Preview {

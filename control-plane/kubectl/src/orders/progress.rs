@@ -27,7 +27,7 @@ const STOPPED: &str = "StoppedByThreshold";
 /// Characters of the bar.
 const BAR: usize = 24;
 
-/// How a drain ended.
+/// End of a drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     /// Nothing is left that can leave.

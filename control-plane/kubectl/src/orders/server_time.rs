@@ -7,15 +7,15 @@ use muster_shared::check::Asker;
 use muster_shared::clock::calendar;
 use muster_shared::k8s::Client;
 
-/// Time in which the server has to tell.
+/// Time in which the server has to answer with its time.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// Differences that people are told of.
+/// Smallest difference of the clocks that is reported.
 const WORTH_TELLING: SignedDuration = SignedDuration::from_secs(30);
 
 /// The server's time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ServerTime {
-    /// How far its clock is ahead of that of this machine.
+    /// Difference by which the clock of the server is ahead of that of this machine.
     ahead: SignedDuration,
 }
 

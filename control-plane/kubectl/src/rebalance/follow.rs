@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use crate::follow::{self, Deleted, Look, Snapshot, Stopped, Waiting};
 
-/// How far the moves have come.
+/// Progress of the moves.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Progress {
     /// Workloads that have moved, or are gone.

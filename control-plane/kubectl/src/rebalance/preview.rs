@@ -40,7 +40,7 @@ pub(super) struct Preview {
     pub after: After,
 }
 
-/// One workload.
+/// One workload of the preview.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Line {

@@ -54,7 +54,7 @@ const CREDENTIALS: [&str; 18] = [
 ];
 /// Keys of credentials whose names are parts of others.
 const WHOLE: [&str; 4] = ["auth", "pwd", "dsn", "connectionstring"];
-/// How keys in the form of PEM begin, as they are and in base64.
+/// Beginnings of keys in the form of PEM, as they are and in base64.
 const KEYS: [&str; 2] = ["-----BEGIN", "LS0tLS1CRUdJTi"];
 /// Words before credentials in messages of servers and proxies.
 const SCHEMES: [&str; 2] = ["bearer", "basic"];

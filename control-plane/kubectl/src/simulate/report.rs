@@ -16,9 +16,9 @@ const SHOWN: usize = 200;
 
 /// A forecast of a disaster.
 pub struct Report<'a> {
-    /// What happens.
+    /// Clusters that are lost or drained.
     pub disaster: &'a Disaster,
-    /// What would come of it.
+    /// Result of the forecast.
     pub forecast: &'a Forecast,
     /// Whether failover is off in the running control plane, which the forecast takes for on.
     pub is_off: bool,

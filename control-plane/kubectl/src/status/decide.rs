@@ -138,7 +138,7 @@ pub(super) struct Report {
     /// Whether some ClusterTaintPolicy adds a taint that evicts; `null` if that is not known.
     /// Without one a failed cluster keeps its workloads.
     pub policy_evicts: Option<bool>,
-    /// Where the gate and the pace come from.
+    /// Source of the gate and the pace.
     pub settings_from: Source,
     /// The pauses in force.
     pub paused: Vec<String>,
@@ -179,7 +179,7 @@ pub(super) struct Report {
     /// The clusters, if they were asked for and could be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster_list: Option<Vec<ClusterRow>>,
-    /// What could not be read.
+    /// Names of what could not be read.
     pub unread: Vec<String>,
     /// Whether the clusters or the workloads are among that.
     #[serde(skip)]
@@ -189,7 +189,7 @@ pub(super) struct Report {
     pub may_be_paused: bool,
 }
 
-/// How fast workloads may move, and why.
+/// Rate at which workloads may move, and the reason.
 #[derive(Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Pace {

@@ -58,7 +58,7 @@ pub(super) struct Options {
     flags: Vec<String>,
 }
 
-/// What may be left out of the exit code.
+/// Findings that may be left out of the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Ignored {
     /// What people ordered.

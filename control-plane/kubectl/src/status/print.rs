@@ -10,7 +10,7 @@ use muster_shared::check::common::remaining;
 use super::decide::{Fact, Report, Waiting};
 use crate::table::{Table, ago, shortened};
 
-/// How much of the report is shown.
+/// Limits of what is shown of the report.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
     /// Rows of one table.

@@ -17,7 +17,7 @@ use super::decide::{Ordered, Report, Waiting, cluster_of};
 /// Matters that the sentence names; the others are only counted.
 const MOST: usize = 3;
 
-/// How bad a state is.
+/// Severity of a state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Severity {
@@ -46,12 +46,12 @@ impl Severity {
     }
 }
 
-/// What an operator has to know first, always in the same order.
+/// Lines that an operator has to read first, always in the same order.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Summary {
     pub severity: Severity,
-    /// What happened.
+    /// Sentence about what happened.
     pub sentence: String,
     /// Whether some workload is without service.
     pub lost: Lost,

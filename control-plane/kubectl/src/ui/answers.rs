@@ -28,7 +28,7 @@ const KEPT: usize = 16;
 pub(super) enum About {
     /// Fleet as it is.
     Fleet,
-    /// One cluster or workload.
+    /// Questions about one cluster or workload.
     Detail,
     /// Fleet as it would be after a loss or a drain.
     Forecast,
@@ -54,11 +54,11 @@ impl Ask {
     }
 }
 
-/// What a command said, or why it could not.
+/// Output of a command, or the reason why it failed.
 #[derive(Clone, Debug)]
 pub(super) struct Answer {
     pub said: Result<Reply, String>,
-    /// When it was begun to be read.
+    /// Time at which the command was started.
     pub read: Instant,
     /// Number that no other answer has.
     pub number: u64,

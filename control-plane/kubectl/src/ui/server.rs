@@ -42,7 +42,7 @@ enum Target {
     Ask(Ask),
 }
 
-/// Why a request is refused: the status and the words.
+/// Reason of a refusal: status and text.
 pub(super) type Refused = (StatusCode, String);
 
 /// Who is let in.

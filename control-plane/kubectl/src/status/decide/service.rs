@@ -64,12 +64,12 @@ impl Group {
     }
 }
 
-/// What is known of one copy.
+/// State of one copy, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Copy {
     /// The copy runs.
     Runs,
-    /// The copy may run: its cluster is not heard.
+    /// The copy may run: its cluster is silent.
     Unseen,
     /// The copy does not run, or not yet.
     Down,

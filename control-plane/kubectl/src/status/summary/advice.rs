@@ -12,7 +12,7 @@ use super::{Lost, Severity, count, either, is_emptied, span_of};
 /// Clusters that a command names at most; a fleet of more never stops by default.
 const NAMED: usize = 10;
 
-/// What to do.
+/// Advice to the operator.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(in super::super) struct Advice {
     pub words: String,
