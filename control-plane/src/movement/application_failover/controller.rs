@@ -38,7 +38,7 @@ const ATTEMPTS: u32 = 4;
 /// How long an application is unhealthy before that is written down: most recover at once, as
 /// during every rollout.
 const SETTLING: Duration = Duration::from_secs(5);
-/// How long an application waits for the rate before that is told.
+/// Time for which an application waits for the rate before a condition says so.
 const WORTH_TELLING: Duration = Duration::from_secs(1);
 
 /// A cluster that is not left, why, and when to look again; without, somebody tells when.

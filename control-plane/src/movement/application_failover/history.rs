@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::decide::Since;
 use super::explain::FailoverState;
 
-/// Where the history is kept, as JSON.
+/// Annotation with the history, as JSON.
 pub const ANNOTATION: &str = "failover.muster.io/record";
 
 /// Pause after a move before the next one; doubled by each further move, up to the longest.

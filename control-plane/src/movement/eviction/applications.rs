@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::reason::EvictionReason;
 use crate::fleet::binding::BindingKey;
 
-/// How a failing application leaves a cluster.
+/// Way in which a failing application leaves a cluster.
 pub struct Failure {
     /// Reason that its eviction task gives.
     pub reason: EvictionReason<'static>,

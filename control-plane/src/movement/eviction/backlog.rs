@@ -39,7 +39,7 @@ impl Slot {
     }
 }
 
-/// How many items a cluster has, by place.
+/// Numbers of items of a cluster, by place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Depth {
     /// Waiting for a toleration to run out.

@@ -45,7 +45,7 @@ pub struct ConditionWriter {
     books: Arc<Mutex<HashMap<Key, PendingNotes>>>,
     urgent: Queue<Key>,
     patient: Queue<Key>,
-    /// When this process began to act.
+    /// Time at which this process began to act.
     began: Arc<OnceLock<Instant>>,
     /// Bindings that were written and that the cache does not show yet: what they seem to tell
     /// already they may not.

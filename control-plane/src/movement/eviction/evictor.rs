@@ -96,7 +96,7 @@ pub struct Evictor {
     wake: Option<Instant>,
     /// When the next of the stranded workloads are tried, if there are any to be tried.
     retry: Option<Instant>,
-    /// How often the stranded workloads were woken.
+    /// Number of times that the stranded workloads were queued again.
     wakes: u64,
     /// Ends the initial sync: from now on all known bindings are judged, which rebuilds the queue
     /// after a restart.

@@ -59,7 +59,7 @@ pub enum EvictionState {
         /// The pause.
         why: String,
     },
-    /// It is not known whether the workload may leave.
+    /// The control plane could not read whether the workload may leave.
     Unread {
         /// Taint and rule.
         cause: String,
@@ -122,7 +122,7 @@ pub enum EvictionState {
         rule: Stay,
         /// Taints of the cluster that evict others.
         taints: String,
-        /// When the last of these taints was added, if each of them says so.
+        /// Time at which the last of these taints was added, if each of them has one.
         since: Option<Timestamp>,
     },
 }

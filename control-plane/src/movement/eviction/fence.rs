@@ -17,7 +17,7 @@ use crate::fleet::works::in_cluster;
 /// Whether a workload may leave a cluster as far as fencing is concerned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FenceGate {
-    /// It is not fenced, its cluster can remove the copy, or the copy is stopped.
+    /// The workload is not fenced, its cluster can remove the copy, or the copy is stopped.
     Open,
     /// The copy may run until this instant.
     Until(Instant, String),

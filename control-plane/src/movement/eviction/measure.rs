@@ -11,7 +11,7 @@ use super::backlog::Slot;
 use crate::fleet::binding::BindingKey;
 use crate::movement::eviction::evictor::{Eviction, Evictor, Outcome, QueueReason};
 
-/// How often the gauges are set.
+/// Interval at which the gauges are set.
 pub const INTERVAL: Duration = Duration::from_secs(5);
 
 /// Figures of the evictions from one cluster.

@@ -24,7 +24,7 @@ pub struct PendingNotes(Vec<Entry>);
 #[derive(Clone, Debug)]
 struct Entry {
     note: Note,
-    /// When it was written.
+    /// Time at which the note was written.
     told: Option<Instant>,
     /// When it was taken, if this process knew nothing of the workload on the cluster before.
     first: Option<Instant>,
@@ -33,7 +33,7 @@ struct Entry {
     later: Option<Box<Note>>,
 }
 
-/// When a note is to be written.
+/// Time at which a note is to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteAt {
     /// The note is known, or waits already to be written.

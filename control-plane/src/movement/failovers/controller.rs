@@ -39,7 +39,7 @@ use crate::settings::COMPONENT;
 const NAME: &str = "failover records";
 /// Time in which changes of a failover are gathered into one write.
 const BATCH: Duration = Duration::from_secs(3);
-/// How often old records are looked for.
+/// Interval at which old records are removed.
 const PRUNE: Duration = Duration::from_hours(1);
 
 /// Failovers of this process, once it leads and knows the fleet.

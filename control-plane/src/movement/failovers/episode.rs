@@ -67,7 +67,7 @@ pub struct Episode {
     pub status: FailoverStatus,
     /// Its object as it was last seen or written.
     pub object: Option<Failover>,
-    /// What was counted and is not in the metrics yet.
+    /// Counts that are not in the metrics yet.
     pub counted: Counted,
     /// Beginning of the present trouble: later than that of the record after a relapse.
     since: Timestamp,

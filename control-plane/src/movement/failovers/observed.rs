@@ -40,7 +40,7 @@ pub struct Moved {
     pub cause: String,
 }
 
-/// Why a workload does not leave a cluster.
+/// Reason why a workload does not leave a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stranding {
     /// Reason of the condition.

@@ -133,7 +133,7 @@ pub struct Assessment {
     /// Where the workload is put back ([`Done::Recovered`]). To be written together with the tasks:
     /// with neither task nor target the copy would be removed.
     pub restored: Vec<TargetCluster>,
-    /// When a grace period ends, if nothing happens before.
+    /// Time at which a grace period ends, if nothing happens before.
     pub again: Option<Timestamp>,
 }
 

@@ -44,7 +44,7 @@ struct Rebalancers {
     pace: Pace,
     /// Rebalancers by the bindings that they wait for.
     waiting: Mutex<HashMap<BindingKey, BTreeSet<String>>>,
-    /// What this process has done for each rebalancer, by UID.
+    /// Memory of what this process has done for each rebalancer, by UID.
     memory: Mutex<HashMap<String, Memory>>,
 }
 
@@ -52,7 +52,7 @@ struct Rebalancers {
 struct Memory {
     /// Workloads that this process asked for: the cache may not show it yet.
     asked: BTreeMap<WorkloadReference, Made>,
-    /// When the status was written last.
+    /// Time of the last write of the status.
     written: Option<Instant>,
     /// Reasons why workloads are not placed anew yet that events have told.
     told: BTreeSet<&'static str>,
@@ -119,7 +119,7 @@ struct Pass {
     held: Vec<(WorkloadReference, &'static str)>,
     /// Whether something could not be written now.
     is_overtaken: bool,
-    /// When the rate permits more.
+    /// Time at which the rate permits more.
     turn: Option<Instant>,
     failure: Option<ApiError>,
 }

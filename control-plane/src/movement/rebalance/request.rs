@@ -29,7 +29,7 @@ pub(super) enum Requested {
     /// The scheduler has placed it anew, has left it where it is, or has said why it cannot be
     /// placed.
     Answered,
-    /// There is no binding.
+    /// The workload has no binding.
     NoBinding,
     /// Nothing is asked, or comes of it, before the binding or a pause changes, for this reason.
     Held(&'static str),

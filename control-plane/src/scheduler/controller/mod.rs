@@ -75,7 +75,7 @@ const LOOK_AGAIN: Duration = Duration::from_mins(5);
 /// leave room.
 const REPORTERS: usize = 8;
 
-/// Why a binding could not be handled; it is tried again.
+/// Reason why a binding could not be handled; it is tried again.
 #[derive(Debug, thiserror::Error)]
 enum Error {
     #[error("write the result of {key}: {}", client::brief(source))]

@@ -67,7 +67,7 @@ impl Permit {
     }
 }
 
-/// Why a result is not written now.
+/// Reason why a result is not written now.
 #[derive(Debug)]
 pub(super) enum Held {
     /// Somebody paused movement.

@@ -11,7 +11,7 @@ const ROUNDS: usize = 3;
 pub struct Obstructed<P, E, O> {
     /// The placement that would be the best without obstacles; `None` if there is none either.
     pub first: Option<P>,
-    /// Why there is none besides the clusters that are obstructed.
+    /// Reason why no placement exists besides the clusters that are obstructed.
     pub failure: E,
     /// The clusters that were chosen although something is in the way there, and what is.
     pub obstacles: Vec<(String, O)>,

@@ -13,7 +13,7 @@ use super::affinity::affinities_of;
 /// or static weights that select clusters.
 pub(crate) const MOST_AFFINITIES: usize = 100;
 
-/// What has to be compared with every cluster.
+/// Number of terms that have to be compared with every cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Size {
     /// Affinities.

@@ -11,7 +11,7 @@ pub const LOCALITY_SCORE: i64 = 100;
 /// too little to move what it holds.
 pub const SOFT_TAINT_SCORE: i64 = 50;
 
-/// What a cluster holds of the workload before this decision.
+/// Part of the workload that a cluster has before this decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Held {
     /// Place in the previous result.
@@ -33,7 +33,7 @@ pub struct Candidate<'a> {
     pub tier: u32,
     /// Replicas that fit besides what the cluster holds.
     pub allocatable: i64,
-    /// What the cluster holds already.
+    /// Part of the workload that the cluster has already.
     pub held: Option<Held>,
     /// Whether the cluster may not get more than it holds.
     pub closed: bool,

@@ -34,7 +34,7 @@ pub struct Cycle {
     /// The decision, or the failure of the first attempt; of the last one if that ended the search
     /// for an unknown cluster.
     pub result: Result<Decision, FitError>,
-    /// How long it took.
+    /// Time that the cycle took.
     pub spent: Spent,
 }
 
@@ -43,7 +43,7 @@ pub struct Cycle {
 pub struct Attempt {
     /// Name of the group; empty for a placement without groups.
     pub group: String,
-    /// Why the group does not do; `None` for the one that is used.
+    /// Reason why the group does not fit; `None` for the one that is used.
     pub failure: Option<FitError>,
 }
 

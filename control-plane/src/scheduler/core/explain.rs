@@ -23,7 +23,7 @@ pub struct Explanation {
     pub group: String,
     /// The clusters by name.
     pub clusters: Vec<ClusterLine>,
-    /// Why the group does not do; `None` for the one that is used.
+    /// Reason why the group does not fit; `None` for the one that is used.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
     pub failure: Option<FitError>,
 }

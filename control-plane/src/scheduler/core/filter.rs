@@ -120,7 +120,7 @@ pub enum ReturnRule {
     /// moved.
     #[default]
     Recovered,
-    /// When the task is complete (Karmada behaviour).
+    /// Return is allowed when the task is complete (Karmada behaviour).
     TaskDone,
     /// At any time.
     Always,

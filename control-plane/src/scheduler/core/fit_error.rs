@@ -108,7 +108,7 @@ impl fmt::Display for Strangers {
     }
 }
 
-/// How many clusters were refused, by reason.
+/// Numbers of clusters that were refused, by reason.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Refusals {
     /// All clusters, those that are being deleted included.

@@ -48,11 +48,11 @@ pub use snapshot::{ClusterInfo, Snapshot};
 pub struct Options {
     /// Which rules are in force.
     pub plugins: Plugins,
-    /// When a cluster may take back what is being moved away from it.
+    /// Rule by which a cluster may take back a workload that is being moved away from it.
     pub return_rule: filter::ReturnRule,
-    /// What a node of a grade is taken to hold.
+    /// Rule for the resources of a node of a grade.
     pub grade_rule: GradeRule,
-    /// Where a workload may grow.
+    /// Rule for the clusters in which a workload may grow.
     pub growth: Growth,
     /// Whether a workload without replicas keeps its selected clusters
     /// (`--enable-empty-workload-propagation`).
@@ -169,7 +169,7 @@ pub enum Growth {
     Anywhere,
 }
 
-/// Where a workload goes.
+/// Placement of a workload.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Decision {
     /// The result, complete: it replaces `spec.clusters`.

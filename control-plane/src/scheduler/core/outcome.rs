@@ -49,12 +49,12 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// What a pass came to.
+/// Result of a pass.
 #[derive(Debug)]
 pub struct Outcome {
     /// Why the binding was scheduled, or `None` when it was where it should be.
     pub need: Option<Need>,
-    /// What was tried.
+    /// Affinity groups that were tried.
     pub attempts: Vec<Attempt>,
     /// Why copies that it drops stay until there are others, if they do.
     pub cause: Option<Cause>,
@@ -62,11 +62,11 @@ pub struct Outcome {
     pub placed: Option<Placed>,
     /// Clusters of the binding that count as none: no copy was made there.
     pub unstarted: Vec<String>,
-    /// What is reported.
+    /// Report of the pass.
     pub report: Report,
     /// Why there is no decision, when there is none: the binding waits until clusters change.
     pub failure: Option<FitError>,
-    /// How long the steps took.
+    /// Times that the steps took.
     pub spent: Spent,
 }
 

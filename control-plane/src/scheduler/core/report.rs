@@ -12,7 +12,7 @@ use super::fit_error::Kind;
 /// Reason of a refusal by Karmada's webhook for quotas, and of the condition `Scheduled` then.
 const QUOTA_EXCEEDED: &str = "QuotaExceeded";
 
-/// What a pass reports; `None` leaves a field alone.
+/// Report of a pass; `None` leaves a field alone.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
     /// The condition `Scheduled`.

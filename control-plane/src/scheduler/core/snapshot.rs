@@ -27,7 +27,7 @@ pub struct Snapshot {
     departed: Arc<Departed>,
     /// Names of clusters that take nothing which they do not have.
     closed: Arc<BTreeSet<String>>,
-    /// Where the data of workloads is.
+    /// Clusters that have the data of workloads.
     data: DataPlaces,
 }
 

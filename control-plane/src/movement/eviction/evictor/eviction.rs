@@ -68,7 +68,7 @@ pub struct Eviction {
     pub cluster: Arc<str>,
     /// Its binding.
     pub binding: Arc<AnyBinding>,
-    /// Why it leaves.
+    /// Reason why the workload leaves.
     pub reason: QueueReason,
     /// Room that is kept for workloads of a higher priority.
     pub kept: Arc<Kept>,

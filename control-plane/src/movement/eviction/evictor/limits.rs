@@ -64,7 +64,7 @@ impl Limits {
 #[derive(Debug, Default)]
 pub(super) struct Held {
     pub clusters: BTreeSet<Arc<str>>,
-    /// When the first of them may be left, if time alone does it.
+    /// Time at which the first of them may be left, if it depends on time alone.
     pub until: Option<Instant>,
 }
 

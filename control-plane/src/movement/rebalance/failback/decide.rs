@@ -57,7 +57,7 @@ pub fn homes(binding: &AnyBinding) -> BTreeMap<String, Timestamp> {
     crate::movement::eviction::homes::homes(&binding.metadata)
 }
 
-/// Why a workload does not return now.
+/// Reason why a workload does not return now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Why {
     /// The cluster is not healthy, for this reason.

@@ -6,7 +6,7 @@ use muster_shared::k8s::Quantity;
 
 use super::{Amounts, CPU, amount, amount_of};
 
-/// What one replica asks for.
+/// Resources that one replica requests.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Demand {
     /// Requests above zero; what is asked in fractions of a unit is rounded up.

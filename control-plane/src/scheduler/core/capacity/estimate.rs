@@ -9,7 +9,7 @@ use crate::settings::grade_rule::GradeRule;
 /// among them.
 type Requests = Vec<(usize, i64)>;
 
-/// How often one demand fits, asked cluster by cluster.
+/// Number of times that one demand fits, cluster by cluster.
 ///
 /// The clusters of a fleet are much alike. What depends only on the names of their resources, or
 /// only on how their nodes are graded, is found out once for all clusters that share these, and an
@@ -19,7 +19,7 @@ pub struct Estimate<'a> {
     demand: Option<&'a Demand>,
     rule: GradeRule,
     requests: Option<(&'a Names, Option<Requests>)>,
-    /// How often the demand fits into a node of each grade.
+    /// Number of times that the demand fits into a node of each grade.
     by_grade: Option<(&'a Arc<Model>, Vec<i64>)>,
 }
 

@@ -12,11 +12,11 @@ use super::{Amounts, amount};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Grades {
     pub model: Arc<Model>,
-    /// How many nodes there are of each grade.
+    /// Number of nodes of each grade.
     pub nodes: Box<[i64]>,
 }
 
-/// What the nodes of each grade have, lowest grade first.
+/// Resources of the nodes of each grade, lowest grade first.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Model {
     pub grades: Box<[Ends]>,

@@ -2,7 +2,7 @@
 
 use super::{Amounts, Capacity, Demand, PODS, amount_of, find};
 
-/// What some pods take of a cluster.
+/// Resources of a cluster that some pods take.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Load {
     pub(super) amounts: Amounts,

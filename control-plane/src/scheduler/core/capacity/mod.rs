@@ -37,14 +37,14 @@ type Amounts = Vec<(Box<str>, i64)>;
 /// Names of resources, sorted.
 type Names = Arc<[Box<str>]>;
 
-/// What a cluster has room for.
+/// Free capacity of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Capacity {
     /// Free pod slots.
     pods: i64,
     /// The resources that the cluster has at all.
     names: Names,
-    /// What is free of each.
+    /// Free amount of each resource.
     free: Box<[i64]>,
     /// What was taken of each since the report, which the counts of nodes do not tell; empty if
     /// nothing was.

@@ -65,7 +65,7 @@ struct Groupings {
     limits: Groups,
     /// The numbers of the groups that each candidate belongs to.
     of: Vec<Vec<usize>>,
-    /// How many of the chosen belong to each group.
+    /// Number of chosen clusters in each group.
     chosen: Vec<usize>,
     /// Groups that one of the chosen belongs to.
     taken: usize,

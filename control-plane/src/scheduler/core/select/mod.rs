@@ -85,7 +85,7 @@ impl Axis<'_> {
     }
 }
 
-/// How many groups of one field are allowed.
+/// Numbers of groups of one field that are allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Groups {
     /// At least so many.
@@ -167,7 +167,7 @@ impl<'s> Spread<'s> {
     }
 }
 
-/// What the selection must be able to hold.
+/// Load that the selection must be able to hold.
 #[derive(Debug, Clone, Copy)]
 pub struct Load {
     /// Replicas of the workload.

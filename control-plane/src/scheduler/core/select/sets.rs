@@ -18,7 +18,7 @@ const MOST_STATES: usize = 1 << 22;
 /// Score and size of one group.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Size {
-    /// How much the group is preferred.
+    /// Score by which the group is preferred.
     pub score: i64,
     /// Number of its clusters.
     pub clusters: usize,
