@@ -34,7 +34,7 @@ pub enum Question {
     Check,
 }
 
-/// What is decided by settings.
+/// Settings on which reviews depend.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rules {
     /// Whether ClusterTaintPolicies may drive workloads out.

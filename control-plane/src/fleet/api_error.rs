@@ -6,9 +6,9 @@ use muster_shared::client;
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {step} {object}: {}", client::brief(source))]
 pub struct ApiError {
-    /// What was to be done, as a verb: "update".
+    /// Step that failed, as a verb: "update".
     pub step: &'static str,
-    /// What it was to be done to: kind, namespace and name.
+    /// Object of the step: kind, namespace and name.
     pub object: String,
     /// Error of the client.
     pub source: Box<kube::Error>,

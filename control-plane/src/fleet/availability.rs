@@ -18,7 +18,7 @@ use muster_shared::taints::{
 
 use super::Fleet;
 
-/// What of a workload decides where it may be.
+/// Parts of a workload that decide in which clusters it may be.
 #[derive(Clone, Copy, Debug)]
 pub struct Workload<'a> {
     /// API version of its resource.

@@ -18,14 +18,14 @@ use crate::fleet::labelled::Labelled as _;
 /// State of the Work that brings a workload to a cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WorkState {
-    /// There is none.
+    /// There is no Work.
     #[default]
     Absent,
-    /// The agent has said nothing about it.
+    /// The agent has not reported on the Work.
     Sent,
-    /// The agent could not carry it out (`Applied=False`).
+    /// The agent could not apply the Work (`Applied=False`).
     Refused,
-    /// The agent has carried it out (`Applied=True`).
+    /// The agent has applied the Work (`Applied=True`).
     Applied,
 }
 

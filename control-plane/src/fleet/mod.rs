@@ -125,7 +125,7 @@ pub struct Fleet {
     pub works: Informer<CachedWork>,
     /// The members' leases (namespace `karmada-cluster`).
     pub leases: Informer<Lease>,
-    /// When each lease was last seen to change.
+    /// Times at which each lease was last seen to change.
     pub lease_changes: LeaseChanges,
     /// All namespaces.
     pub namespaces: Informer<Namespace>,
@@ -137,7 +137,7 @@ pub struct Fleet {
     pub deleted_works: DeletedWorks,
     /// Works that may exist although the cache does not show them.
     pub unseen_works: UnseenWorks,
-    /// What resources mean: replicas, health, status, dependencies.
+    /// Interpreters of resources: replicas, health, status, dependencies.
     pub interpreters: Arc<Interpreters>,
     /// The scripts of users that the interpreters ask first.
     pub customizations: Customizations,
@@ -152,9 +152,9 @@ pub struct Fleet {
     pub pauses: Pauses,
     /// The ConfigMap that pauses the fleet.
     pause_records: Informer<ConfigMap>,
-    /// What decisions are dated by.
+    /// Clock by which decisions are dated.
     pub clock: Arc<Clock>,
-    /// Where events are published.
+    /// Publisher of events.
     pub events: Events,
     /// Whether the bindings name the kinds of their templates.
     templates_followed: OnceLock<()>,

@@ -20,7 +20,7 @@ pub struct Remade<K>(Mutex<State<K>>);
 
 #[derive(Debug)]
 struct State<K> {
-    /// When each went last, and how often.
+    /// Time at which each key was deleted last, and how often it was.
     gone: HashMap<K, (Instant, u32)>,
     /// When those were forgotten last that went long ago: very many may go at once.
     pruned: Instant,

@@ -56,7 +56,7 @@ struct Inner {
 }
 
 struct Entry {
-    /// How many policies, bindings and dependencies name the kind.
+    /// Number of policies, bindings and dependencies that name the kind.
     names: usize,
     watched: Watched,
 }
@@ -66,7 +66,7 @@ enum Watched {
     Sought,
     /// The API server did not have the kind when it was asked, so many times in a row.
     Missing { looks: u32 },
-    /// It exists and cannot be listed, watched and deleted, which templates must be.
+    /// The kind exists and cannot be listed, watched and deleted, which templates must be.
     Unfit,
     Following {
         resource: ApiResource,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use muster_shared::api::binding::{AggregatedStatusItem, ResourceBindingSpec, ResourceHealth};
 
-/// How the message of such a report begins.
+/// Beginning of the message of such a report.
 pub const UNHEARD: &str = "unknown since ";
 
 /// Returns whether a report is about a cluster that is not heard.

@@ -46,7 +46,7 @@ pub struct CachedWork {
     pub suspend_dispatching: Option<bool>,
     /// Whether the objects stay in the member when the Work is deleted.
     pub preserve_resources_on_deletion: Option<bool>,
-    /// What the agent reports.
+    /// Report of the agent.
     report: Option<Report>,
 }
 

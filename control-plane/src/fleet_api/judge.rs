@@ -30,18 +30,18 @@ pub(super) const TOKENS: [&str; 2] = ["sa.key", "sa.pub"];
 /// Verdict about a Secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict<T> {
-    /// It serves.
+    /// The material can be used.
     Keep(T),
-    /// It has to be made (anew), for this reason.
+    /// The material has to be made (anew), for this reason.
     Make(&'static str),
-    /// It cannot be used and is not written over, for this reason.
+    /// The material cannot be used and is not written over, for this reason.
     Refuse(String),
 }
 
 /// An authority as its Secret holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Authority {
-    /// What it signs with.
+    /// Certificate and key with which the authority signs.
     pub pair: Pair,
     /// All authorities that are trusted, the signing one included (PEM).
     pub trusted: String,

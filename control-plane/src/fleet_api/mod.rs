@@ -59,7 +59,7 @@ const CERTIFICATES: &str = "certificates";
 const FLEET: &str = "fleet API";
 /// Longest pause between two passes over the Secrets.
 const LOOK: StdDuration = StdDuration::from_mins(1);
-/// The same while the load balancer has given no address yet, for which somebody waits.
+/// Interval of the checks while the load balancer has given no address yet.
 const LOOK_FOR_ADDRESS: StdDuration = StdDuration::from_secs(5);
 /// Certificates that live shorter may end before kube-controller-manager reads the next ones.
 const SHORTEST_LIFE: StdDuration = StdDuration::from_mins(15);
@@ -269,7 +269,7 @@ pub async fn run(
     Ok(())
 }
 
-/// What the fleet API was given, and when.
+/// Objects that were applied to the fleet API, and the time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Applied {
     at: Instant,
@@ -286,7 +286,7 @@ struct Program {
     said: String,
     /// Whether the load balancer has no address yet.
     waits: bool,
-    /// How often in a row the fleet API has refused an object.
+    /// Number of consecutive refusals of an object by the fleet API.
     refusals: u32,
 }
 

@@ -60,7 +60,7 @@ pub(super) struct Outcome {
     pub visitor: String,
     /// Authorities by which clients know the fleet API (PEM).
     pub trusted: String,
-    /// That the load balancer has no address yet, in words: what was made names the Service.
+    /// Message that the load balancer has no address yet; until then kubeconfigs name the Service.
     pub waits: Option<String>,
     /// Secrets that were written, with the reason.
     pub written: Vec<(String, &'static str)>,

@@ -50,7 +50,7 @@ pub struct Notice {
     pub time: Option<Timestamp>,
 }
 
-/// What comes next.
+/// Next notice of a failover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// A notice is due.

@@ -17,16 +17,16 @@ pub const GIVE_UP: Duration = Duration::from_hours(8);
 /// Time in which notices are counted.
 const WINDOW: Duration = Duration::from_mins(1);
 
-/// What is to be done about a notice.
+/// Decision about a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// It is sent now.
+    /// The notice is sent now.
     Send,
-    /// It waits for this time.
+    /// The notice waits for this time.
     Wait(Duration),
     /// Too many came at a time: after this time all that were left out are told in one.
     LeaveOut(Duration),
-    /// It was tried for long enough.
+    /// The notice is given up, because it was tried for long enough.
     GiveUp,
     /// The receiver wants no notices any more.
     Stop,
@@ -47,7 +47,7 @@ pub struct Pacing {
     rests_until: Option<Instant>,
     is_stopped: bool,
     window: Option<(Instant, u32)>,
-    /// What waits of each record, by name.
+    /// Waiting notices of each record, by name.
     waiting: BTreeMap<String, Waiting>,
     /// Records of which news was left out, by name.
     left_out: BTreeSet<String>,

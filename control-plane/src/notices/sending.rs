@@ -32,7 +32,7 @@ const LONGEST_FILE: u64 = 512 << 10;
 pub enum Fault {
     /// The receiver is gone for good.
     Gone,
-    /// It may work later, and not before this time if the receiver said so.
+    /// The request may succeed later, and not before this time if the receiver gave one.
     Failed(String, Option<Duration>),
 }
 

@@ -18,11 +18,11 @@ const MOST_ADDRESSES: usize = 16;
 /// A binding, and the switches of what makes its workload leave.
 #[derive(Clone, Copy, Debug)]
 pub struct Placed<'a> {
-    /// What is placed, as it is named to people: `Service shop/web`.
+    /// Name of the placed object as people read it: `Service shop/web`.
     pub name: &'a str,
-    /// Where it is placed.
+    /// Placement of the object.
     pub spec: &'a ResourceBindingSpec,
-    /// What the clusters report.
+    /// Reports of the clusters.
     pub status: &'a ResourceBindingStatus,
     /// The gate `Failover`.
     pub failover: bool,

@@ -13,7 +13,7 @@ use super::decide::{Decision, MOST_CLUSTERS, State, Targets};
 /// Most clusters that a text names.
 const MOST_NAMED: usize = 10;
 
-/// What became of a host name.
+/// Result of the publication of a host name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The name leads where it should, and what the condition says of it.

@@ -14,7 +14,7 @@ const USUAL_TTL: u32 = 60;
 /// Longest time for which resolvers may keep an answer: a day.
 const LONGEST_TTL: u32 = 86_400;
 
-/// What a Service or an Ingress asks for.
+/// Request of a Service or an Ingress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Host name that is to lead to the healthy copies.

@@ -19,7 +19,7 @@ use crate::scheduler;
 use crate::settings::{self, CONTROLLERS, Settings};
 use crate::traffic;
 
-/// What a controller needs to start.
+/// Values that a controller needs to start.
 struct Start<'a> {
     fleet: &'a Arc<Fleet>,
     tasks: &'a mut Tasks,

@@ -24,7 +24,7 @@ const OLDER: usize = 3;
 /// else's.
 const OURS: &str = ".muster.io";
 
-/// What the Secret holds.
+/// Content of the Secret.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Held {
     /// PEM of the authorities that have to be trusted, the newest first.

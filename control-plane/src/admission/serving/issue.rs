@@ -7,7 +7,7 @@ use rcgen::{BasicConstraints, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, Ke
 
 use crate::fleet_api::certificate_params;
 
-/// How long a certificate and its authority are good.
+/// Life of a certificate and its authority.
 pub(super) const LIFE: Duration = Duration::from_hours(90 * 24);
 
 /// A new certificate with everything that serving and trusting it takes, as PEM texts.

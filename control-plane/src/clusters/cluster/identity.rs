@@ -32,7 +32,7 @@ pub struct Claim {
     /// When we saw it claim the id, by our count; 0 when it did before we began to watch. An old
     /// Cluster that takes another's id on comes later than that one, whatever their ages.
     pub since: u64,
-    /// When the Cluster was created.
+    /// Time at which the Cluster was created.
     pub created: Option<Timestamp>,
     /// Its name.
     pub name: String,

@@ -22,14 +22,14 @@ use serde_json::{Map, Value, json};
 use crate::clusters::taint::condition_taints;
 use crate::clusters::taint::record::Record;
 
-/// What a cluster that stays in the fleet lacks.
+/// Changes of a Cluster that is not being deleted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Changes {
     /// The merge patch that gives it to it, with the resource version it was decided on.
     pub patch: Option<Value>,
     /// The new taints, if they change.
     pub taints: Option<Vec<Taint>>,
-    /// When something falls due.
+    /// Time of the next change, if one falls due.
     pub again: Option<Timestamp>,
 }
 
@@ -98,7 +98,7 @@ pub enum DeletionStep {
     Nothing,
 }
 
-/// What is left of a cluster that is being deleted.
+/// Remains of a cluster that is being deleted.
 #[derive(Clone, Copy, Debug)]
 pub struct DeletionState<'a> {
     /// The cluster.

@@ -36,14 +36,16 @@ struct Entry {
     confirmed: Option<Instant>,
 }
 
-/// What is to be done now.
+/// Clusters whose timers have ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Due {
-    /// Silent for almost as long as they may be: ask the API itself whether a heartbeat was missed,
-    /// tell the answer ([`LivenessTracker::lease`], [`LivenessTracker::confirmed`]), and wait.
+    /// Clusters that were silent for almost as long as they may be: ask the API itself whether a
+    /// heartbeat was missed, record the answer ([`LivenessTracker::lease`],
+    /// [`LivenessTracker::confirmed`]), and wait.
     pub confirm: Vec<String>,
-    /// They look silent. Their timers are spent: judge each with [`LivenessTracker::judge`] and
-    /// then either report the silence or call [`LivenessTracker::arm`].
+    /// Clusters that look silent. Their timers have ended: judge each with
+    /// [`LivenessTracker::judge`] and then either report the silence or call
+    /// [`LivenessTracker::arm`].
     pub silent: Vec<String>,
 }
 

@@ -17,7 +17,7 @@ use muster_shared::telemetry::{Gauges, Series};
 
 use crate::fleet::Fleet;
 
-/// How often the gauges are set.
+/// Interval at which the gauges are set.
 const INTERVAL: Duration = Duration::from_secs(5);
 
 /// Shows the gauges while this replica leads.

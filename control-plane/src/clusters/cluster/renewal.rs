@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer};
 pub struct Renewal {
     /// The name of the lease, and nothing else.
     metadata: ObjectMeta,
-    /// When it was renewed by the member's clock.
+    /// Time of the renewal by the member's clock.
     pub renewed: Option<Timestamp>,
 }
 

@@ -38,7 +38,7 @@ impl Candidate {
     }
 }
 
-/// Who watches whom.
+/// Choice of the clusters that each cluster watches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choice {
     /// The witnesses of each cluster.

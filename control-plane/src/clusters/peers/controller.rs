@@ -34,10 +34,10 @@ const GATHERED: Duration = Duration::from_secs(5);
 /// Interval at which it is looked whether a peer lives of a witness that has lost all of them.
 const LOOK: Duration = Duration::from_secs(10);
 
-/// What is known of the fleet as a whole.
+/// State of the fleet as a whole, as far as it is known.
 #[derive(Default)]
 struct Known {
-    /// Who watches whom.
+    /// Choice of the clusters that each cluster watches.
     choice: Choice,
     /// Places at which more than one cluster is said to be.
     shared: BTreeSet<Endpoint>,

@@ -74,7 +74,7 @@ pub fn troubled_since(cluster: &Cluster) -> Option<Timestamp> {
     Some(lost.map_or(since, |lost| since.min(lost.last_transition_time.0)))
 }
 
-/// What the reports add up to.
+/// Result of the reports of all witnesses.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
     /// Condition `SeenByPeers` of the cluster.

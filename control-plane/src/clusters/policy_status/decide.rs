@@ -74,7 +74,7 @@ impl<'a> Sight<'a> {
     }
 }
 
-/// What the settings say of policies.
+/// Settings on which the status of policies depends.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
     /// Whether policies are followed: with the feature gate `Failover` off they are not.
@@ -152,15 +152,15 @@ pub fn status(
     }
 }
 
-/// What a policy can do.
+/// Effect that a policy can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
-    /// It acts on clusters as soon as they match.
+    /// The policy acts on clusters as soon as they match.
     Effective,
     /// There is nothing to act on so far: clusters may join, and get other conditions. Whoever
     /// applies policies and clusters together, as Flux does, must not wait for ever.
     Idle,
-    /// It has to be changed before it does anything.
+    /// The policy has to be changed before it has an effect.
     Impossible,
 }
 

@@ -26,7 +26,7 @@ pub enum Problem {
         label = label::SECRET_OF_CLUSTER
     )]
     AnothersSecret(String),
-    /// There is no such Secret.
+    /// The Secret does not exist.
     #[error("Secret {0} of spec.secretRef does not exist")]
     NoSecret(String),
     /// The Secret has no token.

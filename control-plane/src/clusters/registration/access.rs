@@ -22,7 +22,7 @@ const MEMBER: [&str; 3] = [
     include_str!("../../../../charts/control-plane/access/member-certificates.yaml"),
     include_str!("../../../../charts/control-plane/access/member-registration.yaml"),
 ];
-/// What else a member may have been given.
+/// Manifests of further rights that a member may have been given.
 const MORE: &str = include_str!("../../../../charts/control-plane/access/member-secrets.yaml");
 
 /// Reason why roles could not be created or removed.

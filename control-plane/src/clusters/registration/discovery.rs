@@ -21,7 +21,7 @@ pub const NAMESPACE: &str = "kube-public";
 pub const NAME: &str = "cluster-info";
 /// The key of the kubeconfig in it.
 pub const KEY: &str = "kubeconfig";
-/// What the keys of signatures begin with; the token's id follows.
+/// Prefix of the keys of signatures, which the token's id follows.
 const SIGNATURE: &str = "jws-kubeconfig-";
 
 /// Reason why the discovered authority is not trusted.
@@ -52,7 +52,7 @@ pub enum Error {
     Unsigned,
 }
 
-/// What the ConfigMap tells.
+/// Content of the ConfigMap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Info {
     /// Certificates of the authority, PEM.

@@ -20,11 +20,11 @@ use crate::settings::Settings;
 pub struct Wanted {
     /// The complete new list, if it differs from the present one.
     pub taints: Option<Vec<Taint>>,
-    /// When a NoExecute taint falls due (classic mode only).
+    /// Time at which a NoExecute taint falls due (classic mode only).
     pub again: Option<Timestamp>,
 }
 
-/// What the settings say of these taints.
+/// Settings of these taints.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
     /// Whether the NoSchedule taints follow the condition, rather than being left to policies.

@@ -86,10 +86,10 @@ fn report_faults(fleet: &Fleet, policy: &ClusterTaintPolicy) {
     }
 }
 
-/// What this process remembers.
+/// Memory of this process about clusters and their policies.
 #[derive(Default)]
 struct Memory {
-    /// The clusters that were looked at, each with the number of policies that are not followed
+    /// The clusters that were reconciled, each with the number of policies that are not followed
     /// there.
     looked_at: Mutex<HashMap<String, usize>>,
     refusals: Refusals,

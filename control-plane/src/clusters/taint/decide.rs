@@ -21,7 +21,7 @@ use super::policy::{Fault, all_match, fault, faults, verdict};
 use super::record::{self, Record};
 use super::window::Window;
 
-/// What is known when a cluster is looked at.
+/// Facts on which the taints of a cluster depend.
 pub struct Scene<'a> {
     /// The cluster.
     pub cluster: &'a Cluster,
@@ -43,14 +43,14 @@ pub struct Scene<'a> {
     pub reserves: bool,
 }
 
-/// What is to be done.
+/// Changes of the taints of a cluster.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
     /// The complete new list of taints, if it differs.
     pub taints: Option<Vec<Taint>>,
     /// The new record, if it differs.
     pub record: Option<Record>,
-    /// When a window ends.
+    /// Time at which the next window ends.
     pub again: Option<Timestamp>,
     /// What each policy changed: its name, the taint, and whether it was added.
     pub changes: Vec<(String, Taint, bool)>,

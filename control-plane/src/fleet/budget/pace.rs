@@ -80,9 +80,9 @@ struct Inner {
     band: Band,
     /// Whether an eviction could not be paid for, and none has been since.
     is_awaited: bool,
-    /// Whom a change may help.
+    /// Tasks that wait for any change of the pace.
     listeners: Vec<Arc<Notify>>,
-    /// Whom only a change of the band may help.
+    /// Tasks that wait for a change of the band.
     band_listeners: Vec<Arc<Notify>>,
 }
 

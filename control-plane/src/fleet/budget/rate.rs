@@ -32,7 +32,7 @@ impl Default for Rates {
     }
 }
 
-/// How many clusters there are and how many of them have failed.
+/// Number of clusters, and of those that have failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FleetHealth {
     /// All clusters.

@@ -16,14 +16,14 @@ use crate::fleet::works::CachedWork;
 /// ten-thousandth, and NTP slews by at most 500 ppm.
 const DRIFT: u32 = 100;
 
-/// What is known of a copy whose cluster does not answer.
+/// Facts about a copy whose cluster does not answer.
 #[derive(Clone, Debug)]
 pub struct Facts {
     /// Time of the policy.
     pub after: Duration,
     /// Times that the agent has confirmed.
     pub confirmed: Option<Times>,
-    /// Why the agent does not fence it, if it says so.
+    /// Reason why the agent does not fence the copy, if it gives one.
     pub refused: Option<String>,
     /// Whether the cluster has an agent.
     pub has_agent: bool,
@@ -36,13 +36,14 @@ pub struct Facts {
 /// Decision about a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is stopped, provided that the lease was not renewed since the version that was seen.
+    /// The copy is stopped, provided that the lease was not renewed since the version that was
+    /// seen.
     Stopped,
-    /// It may run until this instant, or longer if the lease is renewed.
+    /// The copy may run until this instant, or longer if the lease is renewed.
     Waits {
-        /// When it is stopped.
+        /// Instant at which the copy is stopped.
         until: Instant,
-        /// The same as time after the last renewal.
+        /// Time between the last renewal and that instant.
         time: Duration,
     },
     /// Nothing stops it.

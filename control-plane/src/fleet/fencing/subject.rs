@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 /// Seconds that pods may take to end where they do not say (Kubernetes' default).
 const GRACE_SECONDS: u32 = 30;
 
-/// How the copy of a kind is stopped.
+/// Way in which the copy of a kind is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// `spec.replicas` is set to 0.
@@ -22,7 +22,7 @@ enum Kind {
     Deleted,
     /// As the rules for its replicas say, if it has replicas.
     Custom,
-    /// It runs nothing.
+    /// The kind runs nothing.
     NoWorkload,
 }
 

@@ -53,7 +53,7 @@ pub(super) enum Answer {
     Serves(Vec<Member>),
 }
 
-/// What becomes of the member.
+/// Decision about the member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// etcd may start, and why.

@@ -69,7 +69,7 @@ struct Fetching {
     way: Way,
 }
 
-/// How object storage is reached.
+/// Address of and access to object storage.
 #[derive(Debug, Args)]
 struct Way {
     /// URL of the object storage; buckets are in its path.

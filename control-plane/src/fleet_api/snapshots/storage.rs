@@ -48,12 +48,12 @@ const STALL: Duration = Duration::from_mins(1);
 
 type Body = UnsyncBoxBody<Bytes, std::io::Error>;
 
-/// Why a request failed.
+/// Reason why a request failed.
 #[derive(Debug)]
 pub(super) enum Trouble {
-    /// It may succeed later.
+    /// The request may succeed later.
     Passing(anyhow::Error),
-    /// It was refused, and would be again.
+    /// The request was refused, and would be again.
     Lasting(anyhow::Error),
 }
 

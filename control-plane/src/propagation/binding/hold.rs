@@ -42,7 +42,7 @@ pub struct Hold<'a> {
 /// Time at which the removal of a copy that is still there was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
-    /// Nobody has asked for the removal yet.
+    /// The removal was not requested yet.
     NotYet,
     /// The removal counts as asked for since the task began: nothing puts its time off.
     WithItsTask,

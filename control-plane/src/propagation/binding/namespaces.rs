@@ -70,7 +70,7 @@ impl Place {
     }
 }
 
-/// Why a namespace is not everywhere.
+/// Reason why a namespace is missing in a cluster.
 #[derive(Debug, thiserror::Error)]
 enum Error {
     #[error("compose the work of namespace {namespace:?}: {source}")]

@@ -32,7 +32,7 @@ pub(super) struct Wanted<'a> {
     pub(super) works: &'a [Arc<CachedWork>],
     /// Clusters in which a Work stays because a workload of the policy may be there.
     pub(super) kept: &'a BTreeSet<String>,
-    /// Why the data of the workload keeps its old copies.
+    /// Reason why the data of the workload keeps its old copies.
     pub(super) stays: Option<&'a str>,
 }
 
@@ -198,11 +198,11 @@ fn asks_directly(spec: &ResourceBindingSpec) -> bool {
 /// Copy of a target, as far as it takes the place of others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Successor {
-    /// Its agent has applied it, and is heard of.
+    /// The agent has applied the Work, and is not silent.
     There,
-    /// It is sent to a cluster that is heard of, or can be.
+    /// The Work is sent, or can be, to a cluster that is not silent.
     Coming,
-    /// It cannot be made yet, or its cluster has refused it a moment ago.
+    /// The copy cannot be made yet, or its cluster has refused it a moment ago.
     Missing,
     /// The copy may never come: its cluster leaves, is not heard of or applies nothing,
     /// gets nothing by order of the policy, or goes on refusing it. Where another one is there,

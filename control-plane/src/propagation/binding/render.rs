@@ -21,7 +21,7 @@ use crate::scheduler::core::divide::{Party, TieBreak, webster};
 /// Labels or annotations.
 pub type Pairs = BTreeMap<String, String>;
 
-/// What of a binding goes into its Works beside the spec.
+/// Parts of a binding, beside the spec, that go into its Works.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
     /// Key of the binding.
@@ -59,7 +59,7 @@ impl Origin {
     }
 }
 
-/// One Work as it should be.
+/// Desired state of one Work.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rendered {
     /// Execution namespace of the cluster.

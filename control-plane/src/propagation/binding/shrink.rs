@@ -12,7 +12,7 @@ use muster_shared::api::binding::{
 
 use crate::fleet::copy::ready_replicas;
 
-/// What the Work of a cluster says of its copy.
+/// Report of the Work of a cluster about its copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Copy {
     /// Replicas that the Work asks for; `None` where its kind has another field for them.

@@ -45,7 +45,7 @@ pub struct Waiting {
     pub closed: Vec<(String, Closed)>,
     /// Whether one of them has waited for too long.
     pub is_stuck: bool,
-    /// When the next of them has waited for too long.
+    /// Time at which the next of them has waited for too long.
     pub due: Option<Timestamp>,
 }
 

@@ -39,7 +39,7 @@ use crate::fleet::template_event::{Lookup, TemplateEvent};
 use crate::scheduler::controller::InitialPlacement;
 use crate::settings::{MULTIPLE_POD_TEMPLATES_SCHEDULING, PROPAGATE_DEPS};
 
-/// How long to wait where a change that ends the wait is heard of.
+/// Pause where a watch shows the change that ends the wait.
 pub(super) const LATER: Duration = Duration::from_mins(1);
 /// How long before this process began to act a change may have been seen that nobody has answered
 /// yet. What came earlier the process that acted then has seen to: longer than it takes to notice
@@ -65,7 +65,7 @@ pub(super) struct Detector {
     memory: Mutex<Memory>,
     /// Templates whose bindings went.
     remade: Remade<TemplateKey>,
-    /// When the first template was looked at.
+    /// Time of the first reconciliation of a template.
     began: OnceLock<Instant>,
 }
 
@@ -76,9 +76,9 @@ pub(super) struct Memory {
     /// Templates that somebody changed, or whose binding went, since they were last looked at: a
     /// lazy policy takes effect on them. With the time at which that was seen.
     changed: HashMap<TemplateKey, Instant>,
-    /// What is to be written on the templates of the queue of claims.
+    /// Claims to be written on the templates of the queue of claims.
     pub(super) claims: HashMap<TemplateKey, Claim>,
-    /// What was told of a template last, so that it is told once.
+    /// Last event about each template, so that it is published once.
     told: HashMap<TemplateKey, String>,
     /// Templates of which no binding could be made.
     pub(super) refused: Refused,

@@ -48,7 +48,7 @@ const UNSERVED: (Duration, Duration) = (Duration::from_secs(1), Duration::from_m
 /// The step that an error names.
 pub(super) const STEP: &str = "write the status of";
 
-/// Why a status is not as it should be.
+/// Reason why a status could not be brought up to date.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
     #[error("aggregate the status: {0}")]
@@ -182,7 +182,7 @@ pub(super) struct Memory {
     pub(super) patches: LastPatches<BindingKey>,
     /// Bindings of templates whose status the API does not serve.
     pub(super) unserved: Backoff<BindingKey>,
-    /// How many templates of each kind may be written at a time.
+    /// Number of templates of each kind that may be written at a time.
     pub(super) places: Places,
 }
 

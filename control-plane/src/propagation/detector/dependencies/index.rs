@@ -13,7 +13,7 @@ use crate::fleet::template::{Kind, Template, TemplateKey};
 /// Kind and namespace of the objects of which a referrer chooses some by label.
 pub type Range = (Kind, String);
 
-/// What a change of the index concerns.
+/// Keys that a change of the index concerns.
 #[derive(Debug, Default)]
 pub struct Touched {
     /// The templates that the referrer needs or needed, by name.
