@@ -42,7 +42,7 @@ const CATCH_UP: Duration = Duration::from_secs(1);
 /// open again wait for it.
 const VERSION_DEADLINE: Duration = Duration::from_secs(5);
 
-/// Where we are with the collection.
+/// State of the follower.
 enum State<K> {
     /// Nothing is known: list it.
     Unlisted,
@@ -63,7 +63,7 @@ enum State<K> {
     },
 }
 
-/// What a follower tells.
+/// Event of a follower.
 pub(super) enum News<K> {
     Event(Event<K>),
     /// An object exists and does not decode: whoever keeps a cache keeps what it last knew of it.
@@ -85,7 +85,7 @@ pub(super) struct Follower<K> {
     /// Streaming lists that broke off, one after the other.
     broken_streams: u32,
     fruitless: Fruitless,
-    /// When the watch was opened; `None` once it has said something.
+    /// Time at which the watch was opened; `None` once it has sent a line.
     silent_since: Option<Instant>,
     /// For how long the watch was asked for.
     lasts: Duration,
@@ -93,7 +93,7 @@ pub(super) struct Follower<K> {
     reminder: Reminder,
     trouble: Arc<Trouble>,
     touch: Option<Arc<Freshness>>,
-    /// When everything is to be listed again although the watch goes on.
+    /// Time at which everything is to be listed again although the watch goes on.
     again_at: Option<Instant>,
     /// Notified by whoever wants everything listed again at once.
     asked: Arc<Notify>,

@@ -18,7 +18,7 @@ struct State {
     /// When the server last said something while we were up to date; at first, when following
     /// began.
     heard: Timestamp,
-    /// The same by the monotonic clock: how long ago it was is judged by this.
+    /// Time of the same moment by the monotonic clock, by which its age is measured.
     tick: Instant,
     /// Whether something failed since.
     lost: bool,

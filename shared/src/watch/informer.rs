@@ -78,7 +78,7 @@ impl<K> Change<K> {
     }
 }
 
-/// What has become of an object of a kind without namespaces.
+/// State of an object of a kind without namespaces.
 #[derive(Debug)]
 pub enum Fate<'a, K> {
     /// The object appeared, or has a new version.

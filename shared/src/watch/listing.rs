@@ -35,14 +35,14 @@ pub(super) struct Listing<K> {
     read: u64,
 }
 
-/// How the answer is written.
+/// Encoding of the answer.
 enum Form<K> {
     Json(Splitter),
     /// Protobuf: how its objects are read, and where in the envelope we are.
     Compact(Decode<K>, Place),
 }
 
-/// Where in the envelope of a list the next byte is.
+/// Position of the next byte in the envelope of a list.
 #[derive(Clone, Copy)]
 enum Place {
     /// Before the prefix.

@@ -30,7 +30,7 @@ const SAMPLES: usize = 3;
 /// Bytes of each of them.
 const SAMPLE: usize = 4096;
 
-/// What objects have in common, kept beside their text.
+/// Values that objects have in common, kept beside their text.
 pub type Shared = Arc<dyn Any + Send + Sync>;
 
 /// An object as text.
@@ -41,7 +41,7 @@ pub struct Parts {
     /// The labels as [`outline::text`](super::outline::text) writes them, for collections that are
     /// compared with selectors: they are read without decoding the object.
     pub labels: Option<String>,
-    /// What the text lacks, because other objects have the same.
+    /// Values that the text lacks, because other objects have the same.
     pub shared: Option<Shared>,
 }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use lru::LruCache;
 
-/// What is known of an object by its name.
+/// Presence of an object, as far as it is known by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Presence<T> {
     /// The object exists. The value is the last version that decoded.
@@ -23,7 +23,7 @@ pub enum Presence<T> {
     /// The memory of deletions begins with the process and is bounded ([`MOST_DEPARTED`] names); a
     /// name that is forgotten is `Unknown`.
     Gone,
-    /// It is not known whether the object exists. A decision keeps what depends on it, and says so.
+    /// The existence of the object is not known. A decision keeps what depends on it, and says so.
     Unknown(Doubt),
 }
 
@@ -109,7 +109,7 @@ impl Default for Departed {
     }
 }
 
-/// How a name left.
+/// Way in which a name left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Departure {
     /// The API told of its deletion.

@@ -30,7 +30,7 @@ const LONGEST_REFUSAL: u64 = 64 * 1024;
 /// JSON.
 const COMPACT_OR_JSON: &str = "application/vnd.kubernetes.protobuf, application/json";
 
-/// Why a step did not succeed.
+/// Reason why a step did not succeed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum WatchError {
     #[error("{0}")]
@@ -39,7 +39,7 @@ pub(super) enum WatchError {
     Refused {
         code: u16,
         message: String,
-        /// When the server wants to be asked again.
+        /// Time after which the server wants to be asked again.
         retry_after: Option<Duration>,
     },
     #[error("cannot build the request: {0}")]
@@ -84,7 +84,7 @@ impl WatchError {
     }
 }
 
-/// How much of a collection is listed at once.
+/// Part of a collection that is listed at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Extent {
     /// Everything, from the server's cache: as it was a moment ago.
@@ -93,17 +93,17 @@ pub(super) enum Extent {
     Page {
         /// As many objects as the page has at most.
         limit: u32,
-        /// Where the page before ended; `None` for the first.
+        /// Token at which the page before ended; `None` for the first.
         from: Option<String>,
     },
 }
 
-/// Where a collection is read from.
+/// Source from which a collection is read.
 pub(super) struct Source<K> {
     client: Client,
     request: Request,
     pub(super) selection: Selection,
-    /// How objects are read from protobuf, as long as that goes well.
+    /// Decoder of objects in protobuf, as long as it succeeds.
     pub(super) decode: Option<Decode<K>>,
 }
 

@@ -28,7 +28,7 @@ const GROWTH: u32 = 50;
 pub(super) struct Fruitless {
     /// Those that broke, one after the other.
     breaks: u32,
-    /// When the first of them broke.
+    /// Time at which the first of them broke.
     since: Option<Instant>,
     /// Whether everything has to be listed.
     is_list_due: bool,

@@ -15,11 +15,11 @@ mod fuzz;
 /// (KEP-3157).
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
-/// What a list says of itself.
+/// Metadata of a list.
 #[derive(Debug, Default)]
 pub(super) struct ListMeta {
     pub resource_version: Option<String>,
-    /// Where the next page goes on; `None` where this is the last.
+    /// Token of the next page; `None` if this is the last.
     pub continue_token: Option<String>,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct Rejected {
     pub name: String,
     pub error: String,
     pub resource_version: Option<String>,
-    /// It has a deletion timestamp.
+    /// The object has a deletion timestamp.
     pub deleting: bool,
     /// It came as a deletion: what we know of it is to be forgotten, not kept.
     pub deleted: bool,

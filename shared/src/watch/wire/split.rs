@@ -1,6 +1,6 @@
 //! Splits the JSON text of a list into its objects while it arrives, holding at most one of them.
 
-/// What a piece of the text completed.
+/// Part of the list that a piece of the text completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::watch) enum Found {
     /// An element of `items`.
@@ -11,7 +11,7 @@ pub(in crate::watch) enum Found {
     End,
 }
 
-/// Why a text is no list that can be read.
+/// Reason why a text is no list that can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(in crate::watch) enum NoList {
     /// Something stands where JSON has nothing of the kind.
@@ -20,12 +20,12 @@ pub(in crate::watch) enum NoList {
     /// An object, or the list's metadata, is longer than anything that an API stores.
     #[error("it has an object of more than {0} bytes")]
     TooLong(usize),
-    /// It has none: an answer about something else must not pass for a list of nothing.
+    /// The text has no items: an answer about something else must not pass for an empty list.
     #[error("it has no items")]
     NoItems,
 }
 
-/// Where the next byte stands.
+/// Position of the next byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
     /// Before the list.
@@ -46,7 +46,7 @@ enum At {
     End,
 }
 
-/// Whose a value is.
+/// Owner of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Of {
     Item,
