@@ -48,7 +48,7 @@ use crate::queue::{Next, Queue};
 use crate::tasks::Tasks;
 use crate::watch::{Change, Followed, Informer};
 
-/// What all controllers of a process share.
+/// Context that all controllers of a process share.
 pub trait Context: Send + Sync + 'static {
     /// Waits until the process may act and knows what its controllers have to know; `false` when it
     /// is to end instead.

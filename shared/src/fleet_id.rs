@@ -19,10 +19,10 @@ use crate::names::annotation::{FLEET_ID, FORMER_FLEET_IDS};
 /// The namespace whose uid is the id of an API server's store, as for members.
 pub const SYSTEM_NAMESPACE: &str = "kube-system";
 
-/// What is known of the id of a fleet.
+/// Id of a fleet, as far as it is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FleetId {
-    /// It is known.
+    /// The id is known.
     Known {
         /// The id.
         id: String,
@@ -31,20 +31,20 @@ pub enum FleetId {
         /// All ids whose objects are this fleet's; `id` is among them.
         accepted: BTreeSet<String>,
     },
-    /// It is not known, for this reason.
+    /// The id is not known, for this reason.
     Unknown(String),
 }
 
-/// Whose an object in a member is, by the id that it bears.
+/// Owner of an object in a member, by the id that it bears.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// It bears no id: an agent that knows of none made it, Karmada's for instance.
+    /// The object bears no id: an agent that knows of none made it, Karmada's for instance.
     Unmarked,
     /// This fleet's.
     Ours,
-    /// Another fleet's.
+    /// The object belongs to another fleet.
     Other,
-    /// It bears an id, and that of this fleet is not known.
+    /// The object bears an id, and that of this fleet is not known.
     Unclear,
 }
 

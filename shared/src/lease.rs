@@ -156,7 +156,7 @@ pub fn identity(component: &str, gateway: &Gateway) -> String {
     format!("{host}_{random:016x}")
 }
 
-/// What a follower has heard of the leader.
+/// Last renewal of the leader that a follower has seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Heard {
     /// Identity of the leader.
@@ -206,7 +206,7 @@ pub struct Leadership {
     /// Returns the identity of the leader while this process is a follower; `None` if no leader is
     /// known, or if this process leads.
     holder: Arc<watch::Sender<Option<String>>>,
-    /// What this process, as a follower, last heard of the leader.
+    /// Last renewal of the leader that this process, as a follower, has seen.
     heard: Arc<watch::Sender<Option<Heard>>>,
     /// Why the lease could be neither taken nor read at the last attempt.
     trouble: Arc<watch::Sender<Option<String>>>,
@@ -428,7 +428,7 @@ pub async fn campaign(
     outcome
 }
 
-/// What an attempt means for us.
+/// Result of an attempt for this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
     /// We lead, from now on or still.
@@ -464,13 +464,13 @@ struct Observed {
     before: Option<Instant>,
     /// Time of the renewal that was seen last, which tells a renewal from another change.
     renewed: Option<MicroTime>,
-    /// What was heard of the leader with that renewal.
+    /// Renewal of the leader that was seen.
     heard: Option<Heard>,
-    /// How we may write it.
+    /// Verbs with which this process may write the lease.
     verbs: Verbs,
 }
 
-/// Whose the lease is after an attempt.
+/// Holder of the lease after an attempt.
 enum Claim {
     Ours,
     /// Held by the process of this identity, which may be empty: somebody was quicker, and we did

@@ -109,10 +109,10 @@ impl Reach {
     }
 }
 
-/// What an agent knows about one peer.
+/// Last report of an agent about one peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sight {
-    /// Where the peer is.
+    /// Address of the peer.
     pub address: String,
     /// Answer to report; `None` before the first handshake.
     pub reach: Option<Reach>,

@@ -41,7 +41,7 @@ pub enum Error {
     Invalid {
         /// Name of the setting: the flag without its dashes.
         name: String,
-        /// What is wrong, and what is allowed.
+        /// Fault of the setting, and what is allowed.
         problem: String,
     },
 }

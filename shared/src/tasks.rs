@@ -16,7 +16,7 @@ use crate::clock::inherited;
 pub struct Ended {
     /// Name of the task.
     pub name: &'static str,
-    /// How the task ended.
+    /// Reason why the task ended.
     pub reason: String,
 }
 

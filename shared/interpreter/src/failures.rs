@@ -21,7 +21,7 @@ const SAME_FAILURE: Duration = Duration::from_mins(55);
 pub struct Failed {
     /// The interpreter, which is an object of the fleet API.
     pub by: Source,
-    /// What failed, and why.
+    /// Description of the failure and its reason.
     pub note: String,
 }
 

@@ -13,7 +13,7 @@ use crate::Operation;
 /// A question about an object.
 #[derive(Clone, Debug)]
 pub struct Question<'a> {
-    /// What is asked.
+    /// Operation that is asked for.
     pub operation: Operation,
     /// The object.
     pub object: Cow<'a, Value>,

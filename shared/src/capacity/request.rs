@@ -14,7 +14,7 @@ use super::{
 };
 use crate::quantity::Quantity;
 
-/// What the parts of a pod ask for.
+/// Resources that the parts of a pod request.
 #[derive(Debug, Default)]
 pub struct Parts {
     /// The containers that run side by side.

@@ -22,15 +22,15 @@ pub struct PodView {
     /// Name, namespace, uid and resource version; nothing else is decoded.
     #[serde(default, deserialize_with = "slim")]
     pub metadata: ObjectMeta,
-    /// Where it runs and what it asks for.
+    /// Node on which the pod runs, and resources that it requests.
     #[serde(default)]
     pub spec: PodSpecView,
-    /// How far it has come.
+    /// Phase and conditions of the pod.
     #[serde(default)]
     pub status: PodStatusView,
 }
 
-/// Where a pod runs and what it asks for.
+/// Node on which a pod runs, and resources that it requests.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodSpecView {
@@ -42,10 +42,10 @@ pub struct PodSpecView {
     /// Containers that run before the others, one by one.
     #[serde(deserialize_with = "nullable")]
     pub init_containers: Vec<ContainerView>,
-    /// What the runtime itself takes.
+    /// Resources that the runtime itself takes.
     #[serde(deserialize_with = "quantities")]
     pub overhead: Requests,
-    /// What the pod asks for as a whole, where that was said.
+    /// Resources that the pod requests as a whole, if it does.
     pub resources: Option<ResourcesView>,
 }
 
@@ -57,11 +57,11 @@ pub struct ContainerView {
     pub name: String,
     /// `Always` on an init container: a sidecar, which goes on running.
     pub restart_policy: Option<String>,
-    /// What it asks for.
+    /// Resources that the container requests.
     pub resources: Option<ResourcesView>,
 }
 
-/// What is asked for.
+/// Requested resources.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct ResourcesView {
@@ -70,7 +70,7 @@ pub struct ResourcesView {
     pub requests: Requests,
 }
 
-/// How far a pod has come.
+/// Phase and conditions of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 #[serde(rename_all = "camelCase")]
@@ -83,21 +83,21 @@ pub struct PodStatusView {
     /// What its containers hold, which differs from what they ask for while they are resized.
     #[serde(deserialize_with = "nullable")]
     pub container_statuses: Vec<ContainerStatusView>,
-    /// The same of the containers that run before the others.
+    /// Statuses of the containers that run before the others.
     #[serde(deserialize_with = "nullable")]
     pub init_container_statuses: Vec<ContainerStatusView>,
 }
 
-/// What a container holds.
+/// Resources that a container has.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ContainerStatusView {
     /// Its name.
     pub name: String,
-    /// What the node has set aside for it.
+    /// Resources that the node has allocated to the container.
     #[serde(deserialize_with = "quantities")]
     pub allocated_resources: Requests,
-    /// What it runs with.
+    /// Resources with which the container runs.
     pub resources: Option<ResourcesView>,
 }
 
@@ -110,7 +110,7 @@ pub struct NodeView {
     /// Whether it takes pods.
     #[serde(default)]
     pub spec: NodeSpecView,
-    /// What it offers and how it is.
+    /// Resources that the node offers, and its conditions.
     #[serde(default)]
     pub status: NodeStatusView,
 }
@@ -154,11 +154,11 @@ impl TaintView {
     }
 }
 
-/// What a node offers and how it is.
+/// Resources that a node offers, and its conditions.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct NodeStatusView {
-    /// What it offers to pods.
+    /// Resources that the node offers to pods.
     #[serde(deserialize_with = "quantities")]
     pub allocatable: BTreeMap<String, Quantity>,
     /// Its conditions.

@@ -21,15 +21,15 @@ use serde::Serialize;
 pub enum Status {
     /// The check does not apply.
     Skipped,
-    /// It is as it should be.
+    /// The checked thing is as it should be.
     Ok,
-    /// It works, and somebody should look at it; or it could not be checked.
+    /// The checked thing works and needs attention, or could not be checked.
     Warning,
-    /// It does not work.
+    /// The checked thing does not work.
     Error,
 }
 
-/// One line of the result.
+/// Result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Verdict {
     /// Heading under which it is shown.
@@ -38,9 +38,9 @@ pub struct Verdict {
     pub name: &'static str,
     /// Result.
     pub status: Status,
-    /// What was found.
+    /// Sentence about what was found.
     pub message: String,
-    /// What to do about it.
+    /// Advice about what to do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }

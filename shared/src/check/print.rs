@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{Report, Status};
 
-/// How text is shown.
+/// Style in which text is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
     /// ASCII without colours, for files, pipes and logs.

@@ -75,7 +75,7 @@ pub enum Error {
     Kubeconfig {
         /// Path of the file, as given.
         path: String,
-        /// What is wrong with the file; quotes nothing of its content.
+        /// Fault of the file; quotes nothing of its content.
         problem: String,
     },
     /// There are neither in-cluster credentials nor a default kubeconfig.
@@ -84,9 +84,9 @@ pub enum Error {
          kubeconfig: {kubeconfig})"
     )]
     Infer {
-        /// Why the pod's service account cannot be used.
+        /// Reason why the pod's service account cannot be used.
         pod: String,
-        /// Why the default kubeconfig cannot be used.
+        /// Reason why the default kubeconfig cannot be used.
         kubeconfig: String,
     },
     /// Certificates or addresses in the configuration cannot be used.

@@ -29,7 +29,7 @@ use crate::remind::Reminder;
 /// How often the files are looked at. A mounted Secret takes up to a minute to change anyway.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
-/// Where the way to an API is written down.
+/// Source of the address of and the credentials for an API.
 #[derive(Clone, Debug, Default)]
 pub struct Source {
     /// A kubeconfig file; `None` for the pod's service account or the user's default.
@@ -50,7 +50,7 @@ pub struct Gateway {
     pub(super) gate: watch::Sender<Gate>,
     /// Carries the requests; `None` for TCP and TLS.
     network: Option<Arc<dyn Network>>,
-    /// When credentials that have run out, or soon will, are told again.
+    /// Reminder that reports credentials again that have run out, or soon will.
     reminder: Mutex<Reminder>,
     /// The clock of the API's server, as its answers tell it.
     server_clock: Arc<ServerClock>,

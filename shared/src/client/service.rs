@@ -46,7 +46,7 @@ impl Limits {
 #[derive(Debug)]
 pub(super) struct Bucket {
     limits: Limits,
-    /// When the bucket would be full again.
+    /// Time at which the bucket would be full again.
     full_at: Mutex<Instant>,
 }
 

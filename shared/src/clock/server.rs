@@ -35,7 +35,7 @@ struct Known {
     doubted_since: Option<Instant>,
 }
 
-/// What the clock said at a moment.
+/// Time of the server's clock at a moment.
 #[derive(Clone, Copy, Debug)]
 struct Heard {
     wall: Timestamp,

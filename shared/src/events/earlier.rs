@@ -28,7 +28,7 @@ pub(super) struct Earlier {
     pub(super) count: i32,
     /// Repetitions that were not written.
     pub(super) unwritten: i32,
-    /// When it was written last.
+    /// Time of the last write of the event.
     pub(super) at: Instant,
 }
 

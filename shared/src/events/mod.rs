@@ -162,7 +162,7 @@ impl Letter {
 /// The end of a write: what it was about, and the event, if it was written.
 type Sent = (u64, Option<Earlier>);
 
-/// What was written, and what is being written.
+/// Events that were written, and those that are being written.
 struct Delivery {
     client: Client,
     component: Arc<str>,

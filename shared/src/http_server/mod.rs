@@ -30,7 +30,7 @@ use self::connections::{Connection, Connections, End};
 /// has no file descriptors left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// How a server treats its connections.
+/// Options for the connections of a server.
 #[derive(Clone)]
 pub(crate) struct Options {
     /// Name of the server, for the log.

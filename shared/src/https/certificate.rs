@@ -54,7 +54,7 @@ pub enum Error {
 /// Certificate and key of a server. Clients are shown the last valid one.
 #[derive(Debug, Default)]
 pub struct Certificate {
-    /// What errors name where nothing is read from files, too.
+    /// Path that errors name, also if nothing is read from files.
     chain: PathBuf,
     key: PathBuf,
     current: Mutex<Option<Current>>,

@@ -58,7 +58,7 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
-/// What a question gets: a status and a JSON text.
+/// Answer to a request: a status and a JSON text.
 pub type Reply = (StatusCode, Vec<u8>);
 
 /// Answers the body of a POST to a path.

@@ -36,16 +36,16 @@ pub struct Deviation {
     pub suite: &'static str,
     /// The quirk of the line, word for word.
     pub quirk: &'static str,
-    /// What is done instead, and why.
+    /// Behaviour in its place, and the reason.
     pub reason: &'static str,
 }
 
-/// One line of a suite.
+/// Case of a suite.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Case {
     /// Unique name in the suite.
     pub case: String,
-    /// What may be odd about the recorded result.
+    /// Note about an odd recorded result.
     #[serde(default)]
     pub quirk: Option<String>,
     /// The input.
@@ -59,7 +59,7 @@ pub struct Case {
     own: bool,
 }
 
-/// How many lines of a suite did what.
+/// Numbers of the cases of a suite by their result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// As recorded.

@@ -187,7 +187,7 @@ pub(crate) struct Reader<'a> {
     references: &'a [&'a Value],
     values: usize,
     text: usize,
-    /// What stands at the places of empty tables.
+    /// Values at the paths of empty tables.
     known: HashMap<String, Option<Value>>,
 }
 

@@ -95,9 +95,9 @@ pub enum Error {
         at: Arc<Source>,
         /// Place in what the function returned, such as `requires.nodeClaim`.
         path: String,
-        /// What the operation expects there.
+        /// Value that the operation expects there.
         expected: String,
-        /// What was found, shortened.
+        /// Value that was found, shortened.
         found: String,
     },
     /// The interpreter itself could not be set up.

@@ -11,7 +11,7 @@ use std::{
 
 use mlua::Error as LuaError;
 
-/// What one call of a script may use.
+/// Limits of one call of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of memory, those of the object that it is given included.

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::lua::{Clock, kube, limits::Budget, thirdparty};
 
-/// What Lua says when memory runs out.
+/// Message of Lua when memory runs out.
 pub(super) const NO_MEMORY: &str = "not enough memory";
 /// Chunk name of all scripts, which their messages begin with.
 pub(super) const SCRIPT: &str = "script";

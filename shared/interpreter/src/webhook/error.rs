@@ -45,7 +45,7 @@ impl fmt::Display for At {
     }
 }
 
-/// What went wrong with a question.
+/// Reason why a question failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// The configuration of the webhook cannot be used.
@@ -104,7 +104,7 @@ impl Fault {
 pub struct Failure {
     /// The webhook and the question.
     pub at: Arc<At>,
-    /// What went wrong.
+    /// Reason of the failure.
     pub fault: Fault,
     /// Time after which the question is sent again if it is asked again; `None` if only another
     /// configuration helps.
@@ -118,7 +118,7 @@ pub struct Pending {
     pub(super) until: Until,
 }
 
-/// What ends the wait for an answer.
+/// Event that ends the wait for an answer.
 #[derive(Clone)]
 pub(super) enum Until {
     /// The end of the question, which closes this.

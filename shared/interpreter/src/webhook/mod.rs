@@ -72,14 +72,14 @@ pub(crate) enum Asked {
     Late(Answer, Pending),
     /// The question waits or is on the way.
     Pending(Pending),
-    /// There is no answer.
+    /// The webhook gave no answer.
     Failed(Failure),
 }
 
 /// Sends a question. Returns an answer that can be read.
 type Sending = dyn Fn(Request) -> BoxFuture<'static, Result<Bytes, Fault>> + Send + Sync;
 
-/// Where tasks go that are to be run.
+/// Channel for tasks that are to be run.
 type Tasks = UnboundedSender<BoxFuture<'static, ()>>;
 
 /// Questions to the webhooks of one process.

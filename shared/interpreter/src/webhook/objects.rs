@@ -56,9 +56,9 @@ pub(super) struct InFlight {
     pub(super) ended: watch::Sender<()>,
 }
 
-/// What a question needs in the queue before it is written.
+/// State of the slot that a question needs in the queue before it is written.
 pub(super) enum Room {
-    /// Nobody asked for it.
+    /// The slot was not requested.
     None,
     /// There is none yet, and whoever asks waits for it.
     Awaited,

@@ -31,7 +31,7 @@ const MOST_REQUESTS: usize = 32;
 /// no other.
 const MOST_REQUESTS_ABOUT_A_KIND: usize = 4;
 
-/// What the questions about one kind and operation have together.
+/// Values that the questions about one kind and operation share.
 struct About {
     /// The same for all objects, of which there may be many.
     at: Arc<At>,
@@ -91,7 +91,7 @@ struct Queue {
     requests: Arc<Semaphore>,
     /// Cancelled when the webhook is removed.
     removed: CancellationToken,
-    /// What is common to the questions about each kind and operation.
+    /// Values that the questions about each kind and operation share.
     topics: HashMap<Arc<At>, About>,
     /// Objects by [`Question::identity`].
     objects: HashMap<u64, Object>,
@@ -177,10 +177,10 @@ impl Queued {
     }
 }
 
-/// What is known of a question.
+/// State of a question.
 pub(super) enum Found {
     Answered(Known),
-    /// It failed, and is not sent before this time.
+    /// The question failed, and is not sent again before this time.
     Failed(Fault, Duration),
     /// It waits, or is on the way; with the answer about an earlier version, and what is to be
     /// sent.

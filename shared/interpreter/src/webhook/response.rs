@@ -13,7 +13,7 @@ use crate::lua::answer as checked;
 use crate::lua::convert;
 use crate::{Answer, Operation, Replicas};
 
-/// What a webhook says.
+/// Answer of a webhook.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Said {
     /// Patch of the object that was sent.

@@ -15,7 +15,7 @@ const MAX_DEPTH: usize = 200;
 const STEPS: u32 = 256;
 const ESCAPE: u8 = b'%';
 
-/// What a capture is, once the match is complete.
+/// Value of a capture, once the match is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Capture {
     /// Bytes from a position up to another.
