@@ -198,7 +198,7 @@ impl Clock {
         let of_server = self.server.as_ref().and_then(|server| server.at(tick));
         let next = match of_server {
             Some(wall) if !last.is_servers => {
-                self.tell_of_difference(wall);
+                self.report_difference(wall);
                 Reading::begin(wall, tick, true)
             }
             Some(wall) => last.next(wall, tick),
@@ -226,7 +226,7 @@ impl Clock {
         own.map_or_else(of_thread, |own| (own.0)())
     }
 
-    fn tell_of_difference(&self, of_server: Timestamp) {
+    fn report_difference(&self, of_server: Timestamp) {
         let own = self.calendar();
         let ahead = own.duration_since(of_server);
         if ahead.abs() > WORTH_TELLING {

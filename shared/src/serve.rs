@@ -19,7 +19,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-pub use self::election::tell_election;
+pub use self::election::report_election;
 pub use self::health::Health;
 use crate::http_server::{self, Limits, Options};
 use crate::tasks::Tasks;

@@ -185,7 +185,7 @@ impl Bootstrap {
         if let Err(error) = self.store(secret.as_ref(), &document).await {
             tracing::warn!(%error, "could not store the new certificate for the fleet API");
         }
-        self.tell_success(&certificate);
+        self.report_success(&certificate);
         Ok(client::certified(way, &certificate, key.as_bytes()))
     }
 

@@ -165,7 +165,7 @@ impl Choice {
         match self.servers.ask(&current, self.remembered.epoch).await {
             Ok(said) => {
                 self.answered = Instant::now();
-                self.tell_success(&current);
+                self.report_success(&current);
                 match judge(&self.remembered, &current, &said) {
                     Verdict::Same => self.keep(&current, &said).await,
                     // All that this process has read since its start comes from this store.
@@ -284,13 +284,13 @@ impl Choice {
                 "the agent obeys this server of the fleet API"
             );
         }
-        self.tell_success(&candidate);
+        self.report_success(&candidate);
         self.answered = Instant::now();
         self.current = Some(candidate);
     }
 
     /// Tells that a server is in use, if it was told that none is.
-    fn tell_success(&mut self, candidate: &Candidate) {
+    fn report_success(&mut self, candidate: &Candidate) {
         if self.said.take().is_some() {
             let note = format!(
                 "The agent obeys {} of the fleet API.",

@@ -135,7 +135,7 @@ impl Agent {
         let client = base.fleet_client(Profile::Write)?;
         let (events, delivery) = Events::new(client, COMPONENT, base.shutdown.clone());
         tasks.spawn("events", delivery);
-        let telling = serve::tell_election(
+        let telling = serve::report_election(
             base.leadership.clone(),
             base.health.clone(),
             base.shutdown.clone(),

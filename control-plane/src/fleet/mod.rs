@@ -351,7 +351,7 @@ impl Fleet {
         let (pauses, client) = (self.pauses.clone(), self.urgent_client.clone());
         tasks.spawn("pauses read", pauses.confirm(client, shutdown));
         let customizations = self.customizations.clone();
-        customizations.tell_failures(&self.events);
+        customizations.report_failures(&self.events);
         let shutdown = tasks.shutdown().clone();
         let refused = |reason: &str| tracing::warn!(reason, "no customizations of interpreters");
         tasks.spawn(
@@ -359,7 +359,7 @@ impl Fleet {
             customizations.run(refused, shutdown),
         );
         let webhooks = self.interpreter_webhooks.clone();
-        webhooks.tell_failures(&self.events);
+        webhooks.report_failures(&self.events);
         let shutdown = tasks.shutdown().clone();
         let refused = |reason: &str| tracing::warn!(reason, "no interpreter webhooks");
         tasks.spawn("interpreter webhooks", webhooks.run(refused, shutdown));

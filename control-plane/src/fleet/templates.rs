@@ -328,7 +328,7 @@ impl Templates {
                 "the kind cannot be watched and is not propagated"
             );
             if self.put(&kind, Watched::Unfit) {
-                self.tell_known(&kind);
+                self.notify_kind(&kind);
             }
             return Ok(Next::Done);
         }
@@ -431,7 +431,7 @@ impl Templates {
         let running = muster_shared::clock::spawn(async move {
             let listed = async {
                 informer.synced().await;
-                templates.tell_known(&known);
+                templates.notify_kind(&known);
                 std::future::pending::<()>().await;
             };
             tokio::select! {
@@ -467,7 +467,7 @@ impl Templates {
         }
     }
 
-    fn tell_known(&self, kind: &Kind) {
+    fn notify_kind(&self, kind: &Kind) {
         let listeners = self.inner.kind_listeners.read();
         for listener in &*listeners {
             listener(kind);

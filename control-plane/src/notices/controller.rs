@@ -86,7 +86,7 @@ impl Outlet {
     /// Tells what is due of one record.
     async fn reconcile(&self, name: &str) -> Result<Next, ApiError> {
         if name == LEFT_OUT {
-            return self.tell_left_out().await;
+            return self.report_left_out().await;
         }
         let Some(record) = self.records.get(None, name) else {
             return Ok(Next::Done);
@@ -213,7 +213,7 @@ impl Outlet {
     }
 
     /// Tells in one notice of all records of which news was left out.
-    async fn tell_left_out(&self) -> Result<Next, ApiError> {
+    async fn report_left_out(&self) -> Result<Next, ApiError> {
         let names = self.pacing.lock().left_out();
         let found = names.iter().map(|name| self.records.get(None, name));
         let records: Vec<Arc<Failover>> = found.flatten().collect();

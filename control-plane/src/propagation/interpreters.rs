@@ -2,7 +2,7 @@
 //!
 //! Admission refuses such objects; some were written before it was installed, or while it did not
 //! answer. Failures of an interpreter that is asked are told by
-//! [`Follower::tell_failures`](muster_interpreter::sources::Follower::tell_failures).
+//! [`Follower::report_failures`](muster_interpreter::sources::Follower::report_failures).
 
 use std::convert::Infallible;
 use std::sync::Arc;

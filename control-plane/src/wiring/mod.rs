@@ -94,7 +94,8 @@ pub async fn run_over(
         "fitness",
         fitness::watch(Arc::clone(&fleet), health.clone()),
     );
-    let telling = serve::tell_election(fleet.leadership.clone(), health.clone(), shutdown.clone());
+    let telling =
+        serve::report_election(fleet.leadership.clone(), health.clone(), shutdown.clone());
     tasks.spawn("state of the election", telling);
     tasks.spawn("readiness", {
         let (fleet, shutdown) = (Arc::clone(&fleet), shutdown.clone());

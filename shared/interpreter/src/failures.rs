@@ -66,18 +66,18 @@ impl Failures {
         };
         // Built-in scripts have no name.
         if about.0 != Source::Customization(String::new()) {
-            self.tell_seldom(about, || error.to_string());
+            self.report_rarely(about, || error.to_string());
         }
     }
 
     /// Tells that a webhook has not answered about objects for a long time.
-    pub(crate) fn tell_overdue(&self, overdue: &Overdue) {
+    pub(crate) fn report_overdue(&self, overdue: &Overdue) {
         let Overdue {
             at,
             objects,
             longest,
         } = overdue;
-        self.tell_seldom(about(at), || {
+        self.report_rarely(about(at), || {
             format!(
                 "{at}: it has given no answer that fits about {objects} objects for more than a \
                  minute, {longest:?} is the one for longest: what was known of them before counts"
@@ -93,7 +93,7 @@ impl Failures {
     }
 
     /// Tells a failure, unless it was told a short time ago.
-    fn tell_seldom(&self, about: About, note: impl FnOnce() -> String) {
+    fn report_rarely(&self, about: About, note: impl FnOnce() -> String) {
         let now = Instant::now();
         let before = self.told.lock().get(&about).cloned();
         let age = before

@@ -200,7 +200,7 @@ impl Interpreters {
     /// of webhooks again when answers have lost their validity, because a webhook may say
     /// something else about an object that has not changed.
     pub async fn run(&self, shutdown: CancellationToken) {
-        let report = |overdue: &Overdue| self.shared.failures.tell_overdue(overdue);
+        let report = |overdue: &Overdue| self.shared.failures.report_overdue(overdue);
         let asks_again = async {
             loop {
                 tokio::time::sleep(VALID).await;

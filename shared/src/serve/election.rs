@@ -10,7 +10,7 @@ const PART: &str = "election";
 
 /// Says in `/readyz` who leads instead of this process, and why the lease cannot be taken as long
 /// as the API has never answered for it.
-pub async fn tell_election(leadership: Leadership, health: Health, shutdown: CancellationToken) {
+pub async fn report_election(leadership: Leadership, health: Health, shutdown: CancellationToken) {
     let (mut holder, mut trouble) = (leadership.holder(), leadership.trouble());
     let mut until = leadership.leads();
     let mut answered = leadership.is_without_election();

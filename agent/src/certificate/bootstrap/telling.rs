@@ -139,7 +139,7 @@ impl Bootstrap {
         }
     }
 
-    pub(super) fn tell_success(&self, certificate: &[u8]) {
+    pub(super) fn report_success(&self, certificate: &[u8]) {
         let result = "bootstrapped";
         metrics::counter!("muster_certificate_rotations_total", "result" => result).increment(1);
         let chain = tls::certificates(certificate).unwrap_or_default();

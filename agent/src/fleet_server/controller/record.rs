@@ -42,7 +42,7 @@ impl Choice {
         match self.records.write(&self.remembered).await {
             Ok(()) => {
                 self.recorded = Recorded::Known(self.remembered.clone());
-                self.tell_end("FleetRecordWritten");
+                self.report_end("FleetRecordWritten");
             }
             Err(error) if self.is_recorded() => {
                 tracing::warn!(
@@ -54,7 +54,7 @@ impl Choice {
                 let words = format!(
                     "cannot be written ({error}); nothing of the promoted store is applied before, because the next process would obey the store before it"
                 );
-                self.tell_trouble("FleetRecordUnwritten", &words);
+                self.report_trouble("FleetRecordUnwritten", &words);
             }
         }
     }
@@ -68,7 +68,7 @@ impl Choice {
                 let known = found.clone();
                 let known = known.map_or(Recorded::Absent, Recorded::Known);
                 if std::mem::replace(&mut self.recorded, known) == Recorded::Unread {
-                    self.tell_end("FleetRecordRead");
+                    self.report_end("FleetRecordRead");
                 }
                 found
             }
@@ -78,7 +78,7 @@ impl Choice {
                     let words = format!(
                         "cannot be read ({error}); nothing is applied before, because it may name a newer store"
                     );
-                    self.tell_trouble("FleetRecordUnread", &words);
+                    self.report_trouble("FleetRecordUnread", &words);
                 }
                 None
             }
@@ -91,7 +91,7 @@ impl Choice {
     }
 
     /// Tells that nothing may be applied because of the record, when that is news.
-    fn tell_trouble(&mut self, reason: &str, words: &str) {
+    fn report_trouble(&mut self, reason: &str, words: &str) {
         let namespace = &self.setup.namespace;
         let words = format!(
             "the record of the fleet in the member {words}. The agent's account there needs the rights to get, create and patch \
@@ -114,7 +114,7 @@ impl Choice {
     }
 
     /// Tells that the record keeps the agent from nothing any more.
-    fn tell_end(&mut self, reason: &str) {
+    fn report_end(&mut self, reason: &str) {
         self.setup.health.ready(RECORD, Ok(()));
         if self.trouble.take().is_some() {
             let note = "The record of the fleet in the member is up to date.";

@@ -52,7 +52,7 @@ impl Applier {
                 Err(error) => troubles.add(error),
             }
         }
-        self.tell_missing(&work, &missing).await?;
+        self.report_missing(&work, &missing).await?;
         match troubles.first {
             Some(error) => Err(Error::Objects(error.to_string())),
             None if may_start => Ok(Next::Done),
@@ -61,7 +61,7 @@ impl Applier {
     }
 
     /// Tells which objects of a suspended Work are gone, or that none is any more.
-    async fn tell_missing(&self, work: &Arc<Work>, missing: &[ObjectKey]) -> Result<(), Error> {
+    async fn report_missing(&self, work: &Arc<Work>, missing: &[ObjectKey]) -> Result<(), Error> {
         let now = self.clock.now();
         let told = get(conditions_of(work), APPLIED);
         let applied = if !missing.is_empty() {

@@ -219,7 +219,7 @@ impl Objects {
             Ok(0) => outcome,
             Ok(_) => Outcome::Now,
             Err(error) => {
-                step::tell_failure(events, &subject, &error);
+                step::report_failure(events, &subject, &error);
                 Outcome::Failed
             }
         }

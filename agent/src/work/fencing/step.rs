@@ -138,7 +138,7 @@ pub async fn take(api: &Api<Raw>, step: Step, subject: &Subject, events: &Events
     metrics::counter!("muster_fenced_objects_total", "kind" => kind.clone(), "result" => result)
         .increment(1);
     if let Err(error) = done {
-        tell_failure(events, subject, &error);
+        report_failure(events, subject, &error);
         return Outcome::Failed;
     }
     let note = format!(
@@ -157,7 +157,7 @@ pub async fn take(api: &Api<Raw>, step: Step, subject: &Subject, events: &Events
 }
 
 /// Reports that an object may run on.
-pub fn tell_failure(events: &Events, Subject { about, after, .. }: &Subject, error: &str) {
+pub fn report_failure(events: &Events, Subject { about, after, .. }: &Subject, error: &str) {
     let note = format!(
         "could not be stopped, although the agent has not been able to renew the lease of its cluster \
          for {after} s (failover.cluster.fencing), and may run twice: {error}"

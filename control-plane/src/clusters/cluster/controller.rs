@@ -70,7 +70,7 @@ async fn attend(
 ) -> Result<Next, ApiError> {
     let kept = keep(fleet, cluster).await;
     let housed = ensure_namespace(fleet, cluster).await;
-    let told = duplicates::tell_apart(fleet, cluster, identities)
+    let told = duplicates::report_duplicate(fleet, cluster, identities)
         .await
         .map_err(failed("tell of a second registration of", cluster));
     let noted = match monitoring(

@@ -65,7 +65,7 @@ pub(super) async fn see_off(
         Vec::new()
     };
     let runs = |work: &&Arc<CachedWork>| waits_for_fence(fleet, &name, work);
-    tell_of_waiting(fleet, cluster, told, next, || match next {
+    report_waiting(fleet, cluster, told, next, || match next {
         DeletionStep::ReleaseWorks => waits_for_fences(held.iter().filter(runs)),
         DeletionStep::DeleteWorks => waits_for_works(works.iter().filter(|work| !stays(work))),
         DeletionStep::AwaitNamespace => Some(waits_for_namespace(&namespace)),
@@ -128,7 +128,7 @@ pub(super) async fn see_off(
 }
 
 /// Tells what a cluster waits for that should have happened by now. It is put in words only then.
-fn tell_of_waiting(
+fn report_waiting(
     fleet: &Fleet,
     cluster: &Cluster,
     told: &DeletionWaits,

@@ -69,7 +69,7 @@ pub fn listen(
 }
 
 /// Says on the Cluster that came later that its member has one already.
-pub async fn tell_apart(
+pub async fn report_duplicate(
     fleet: &Fleet,
     cluster: &Cluster,
     identities: &Identities,

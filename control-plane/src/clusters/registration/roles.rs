@@ -105,7 +105,7 @@ async fn check(fleet: &Fleet, name: &str, namespace: &str) -> Result<Next, acces
         match answer.map_err(ApiError::of("create", &access::title(role))) {
             Ok(is_made) => made += usize::from(is_made),
             Err(error) if error.is_lasting() => {
-                tell_missing(fleet, &cluster, namespace, &error);
+                report_missing(fleet, &cluster, namespace, &error);
                 return Ok(Next::After(FORBIDDEN));
             }
             Err(error) => return Err(error.into()),
@@ -121,7 +121,7 @@ async fn check(fleet: &Fleet, name: &str, namespace: &str) -> Result<Next, acces
     Ok(Next::Done)
 }
 
-fn tell_missing(fleet: &Fleet, cluster: &Cluster, namespace: &str, error: &ApiError) {
+fn report_missing(fleet: &Fleet, cluster: &Cluster, namespace: &str, error: &ApiError) {
     let name = cluster.name_any();
     let note = format!(
         "the roles of the cluster's agent in namespace {namespace:?} are gone with the namespace: {error}. `kubectl muster token create --cluster-name {name}` makes them again"

@@ -132,7 +132,7 @@ async fn check(fleet: &Fleet, memory: &Memory, name: &str) -> Result<Next, ApiEr
         match Written::of(write(fleet, &cluster, &outcome).await) {
             Ok(Written::Done(())) => {
                 report(fleet, &cluster, &outcome);
-                tell_withdrawn(fleet, &cluster, record.as_ref(), &outcome);
+                report_withdrawn(fleet, &cluster, record.as_ref(), &outcome);
                 break outcome;
             }
             Ok(late) => return Ok(late.next()),
@@ -144,7 +144,7 @@ async fn check(fleet: &Fleet, memory: &Memory, name: &str) -> Result<Next, ApiEr
                 if !refused.is_empty() {
                     for taint in refused {
                         memory.refusals.add(taint);
-                        tell_refused(fleet, &cluster, &outcome, taint, &error);
+                        report_refused(fleet, &cluster, &outcome, taint, &error);
                     }
                     continue;
                 }
@@ -158,7 +158,7 @@ async fn check(fleet: &Fleet, memory: &Memory, name: &str) -> Result<Next, ApiEr
     let left_out = outcome.left_out.len();
     let known = memory.looked_at.lock().insert(name.to_owned(), left_out);
     if outcome.leaves_out_others(known) {
-        tell_left_out(fleet, &cluster, &outcome);
+        report_left_out(fleet, &cluster, &outcome);
     }
     Ok(outcome
         .again
@@ -195,7 +195,7 @@ async fn gone(fleet: &Fleet, record: Option<&Record>) -> Result<HashSet<String>,
 }
 
 /// Says which taint the API refuses, on the cluster and on the policies that want it.
-fn tell_refused(
+fn report_refused(
     fleet: &Fleet,
     cluster: &Cluster,
     outcome: &Outcome,
@@ -221,7 +221,7 @@ fn tell_refused(
 
 /// Says which taints of policies somebody has taken off since the record `before`: a tool that
 /// keeps Clusters as a repository has them does so as well as a person, and nothing moves then.
-fn tell_withdrawn(fleet: &Fleet, cluster: &Cluster, before: Option<&Record>, outcome: &Outcome) {
+fn report_withdrawn(fleet: &Fleet, cluster: &Cluster, before: Option<&Record>, outcome: &Outcome) {
     let was_told = |it: &Owned| {
         let known = before.and_then(|record| record.owned(&it.key, &it.effect));
         known.is_some_and(|known| known.withdrawn.is_some())
@@ -237,7 +237,7 @@ fn tell_withdrawn(fleet: &Fleet, cluster: &Cluster, before: Option<&Record>, out
 }
 
 /// Says which policies are not followed on a cluster.
-fn tell_left_out(fleet: &Fleet, cluster: &Cluster, outcome: &Outcome) {
+fn report_left_out(fleet: &Fleet, cluster: &Cluster, outcome: &Outcome) {
     let some: Vec<&str> = outcome
         .left_out
         .iter()

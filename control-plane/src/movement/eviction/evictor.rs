@@ -174,12 +174,12 @@ impl Evictor {
         for key in keys {
             if let Some(binding) = self.bindings.get(&key) {
                 self.review_all(&binding, now);
-                self.tell_what_was_not(&binding);
+                self.report_missed(&binding);
             }
         }
         let failed: Vec<Arc<str>> = self.fleet.evicting().cloned().collect();
         for cluster in failed {
-            self.tell_of_queue(&cluster);
+            self.report_queue(&cluster);
         }
     }
 
@@ -210,7 +210,7 @@ impl Evictor {
         if !was_known {
             for key in self.keys_on(&name) {
                 if let Some(binding) = self.bindings.get(&key) {
-                    self.tell_what_was_not(&binding);
+                    self.report_missed(&binding);
                 }
             }
         }
@@ -225,7 +225,7 @@ impl Evictor {
                     "it has no taint any more by which workloads leave: {} that waited to do so stay",
                     dropped.len()
                 );
-                self.tell_of(name, "EvictionAbandoned", message);
+                self.note_cluster(name, "EvictionAbandoned", message);
             }
             for key in dropped {
                 self.note(key, name, EvictionState::Recovered);
@@ -239,7 +239,7 @@ impl Evictor {
         for key in keys {
             self.review(name, &key, now);
         }
-        self.tell_of_queue(name);
+        self.report_queue(name);
     }
 
     fn keys_on(&self, cluster: &str) -> Vec<Key> {
@@ -313,7 +313,7 @@ impl Evictor {
         if self.open {
             self.review_all(binding, now);
             if may_be_untold {
-                self.tell_what_was_not(binding);
+                self.report_missed(binding);
             }
         }
     }

@@ -146,7 +146,7 @@ impl Rebalancers {
         if fleet.pauses.of_fleet(now).is_some() {
             let why = "movement is paused in the whole fleet";
             let held: Vec<_> = pending.into_iter().map(|it| (it.workload, why)).collect();
-            tell_of_held(
+            report_held(
                 fleet,
                 rebalancer,
                 &held,
@@ -165,7 +165,7 @@ impl Rebalancers {
         let check = self
             .check(fleet, rebalancer, pending, &mut memory, (since, now))
             .await;
-        tell_of_held(fleet, rebalancer, &check.held, &mut memory);
+        report_held(fleet, rebalancer, &check.held, &mut memory);
         let written = write(fleet, rebalancer, &check.news, &mut memory, now).await;
         self.memory.lock().insert(uid, memory);
         // What is known of the others is recorded first, so that they are not asked again.
@@ -287,7 +287,7 @@ impl Pass {
 
 /// Tells of workloads that are not placed anew before the binding or a pause changes: by one event
 /// for each reason, once.
-fn tell_of_held(
+fn report_held(
     fleet: &Fleet,
     rebalancer: &WorkloadRebalancer,
     held: &[(WorkloadReference, &'static str)],

@@ -194,7 +194,7 @@ impl Memory {
         }
         let next = self.replacing.next(key);
         if next.is_worth_telling {
-            tell_of_old_copies(fleet, binding, plan);
+            report_old_copies(fleet, binding, plan);
         }
         Next::After(next.time)
     }
@@ -391,7 +391,7 @@ async fn sync(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<Next, 
     let Err(error) = removed else {
         return delivered;
     };
-    tell_of_removal(fleet, memory, key, binding.as_ref(), &error);
+    report_removal(fleet, memory, key, binding.as_ref(), &error);
     delivered.and(Err(error))
 }
 
@@ -462,7 +462,7 @@ async fn carry_out(
 /// Publishes an event that the API does not delete Works which are not wanted any more: at once
 /// where it refuses, and after several attempts where it gives no answer, has too much to do or has
 /// another version.
-fn tell_of_removal(
+fn report_removal(
     fleet: &Fleet,
     memory: &Memory,
     key: &BindingKey,
@@ -478,7 +478,7 @@ fn tell_of_removal(
 }
 
 /// Publishes an event that copies stay in clusters which were deselected, and what they wait for.
-fn tell_of_old_copies(fleet: &Fleet, binding: &AnyBinding, plan: &Plan<'_>) {
+fn report_old_copies(fleet: &Fleet, binding: &AnyBinding, plan: &Plan<'_>) {
     let named = |clusters: &[String]| muster_shared::check::listed(clusters, MOST_NAMED);
     let cause = if !plan.lacks.is_empty() {
         format!("{} is to have applied its own", named(&plan.lacks))
@@ -561,7 +561,7 @@ async fn finish(
         });
         let doomed = try_join_all(doomed).await?;
         if let Err(error) = remove(fleet, client, doomed).await {
-            tell_of_removal(fleet, memory, key, binding, &error);
+            report_removal(fleet, memory, key, binding, &error);
             return Err(error);
         }
         memory.unremoved.forget(key);

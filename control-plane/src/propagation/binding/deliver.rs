@@ -13,7 +13,7 @@ use super::controller::Memory;
 use super::error::Error;
 use super::fence;
 use super::hold;
-use super::hold_condition::tell_of_hold;
+use super::hold_condition::report_hold;
 use super::keeping;
 use super::plan::{Plan, Wanted};
 use super::prepare::Prepared;
@@ -45,12 +45,12 @@ pub(super) async fn deliver(
     let key = &wanted.origin.key;
     if let Some(held) = fence::held(fleet, client, wanted, is_left).await? {
         let condition = held.condition(fleet.clock.now());
-        tell_of_hold(fleet, client, key, binding, condition).await;
+        report_hold(fleet, client, key, binding, condition).await;
         return Ok(Next::After(held.pause));
     }
     let now = fleet.clock.now();
     let condition = hold::condition(hold.as_ref(), &binding.status().conditions, now);
-    let is_told = tell_of_hold(fleet, client, key, binding, condition).await;
+    let is_told = report_hold(fleet, client, key, binding, condition).await;
     if let Some(hold) = hold {
         return Ok(Next::After(hold.pause(now, LEAVING)));
     }
@@ -145,7 +145,7 @@ async fn wait_for_data(
     });
     let role = roles.and_then(|it| it.wait.as_deref());
     let condition = data::condition(role, &waiting, before, now);
-    if !tell_of_hold(fleet, client, key, binding, condition).await {
+    if !report_hold(fleet, client, key, binding, condition).await {
         return Ok(Next::Again);
     }
     let is_waiting = role.is_some() || !waiting.closed.is_empty();

@@ -13,7 +13,7 @@ use crate::fleet::write::merge_status;
 
 /// Writes what holds the new copies back, or that nothing does any more; `false` where that failed,
 /// so that another look is needed.
-pub async fn tell_of_hold(
+pub async fn report_hold(
     fleet: &Fleet,
     client: &Client,
     key: &BindingKey,

@@ -11,7 +11,7 @@ use muster_shared::conditions;
 use muster_shared::k8s::Condition;
 use muster_shared::queue::Next;
 
-use super::hold_condition::tell_of_hold;
+use super::hold_condition::report_hold;
 use crate::fleet::Fleet;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::memory::Since;
@@ -44,7 +44,7 @@ pub(super) async fn report(
     let before = &binding.status().conditions;
     let is_due = keepers.is_some() && wait.is_none();
     let condition = condition(keepers.as_deref(), is_due, before, fleet.clock.now());
-    if !tell_of_hold(fleet, client, key, binding, condition).await {
+    if !report_hold(fleet, client, key, binding, condition).await {
         return Next::Again;
     }
     wait.map_or(Next::Done, Next::After)

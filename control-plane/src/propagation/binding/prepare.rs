@@ -92,7 +92,7 @@ pub(super) fn prepare(
     let inject = fleet.settings.gate(&STATEFUL_FAILOVER_INJECTION);
     let mut keepers = None;
     let completions = completions(fleet, works, &origin.id);
-    tell_undone(fleet, (binding, spec), &object, &completions);
+    report_undone(fleet, (binding, spec), &object, &completions);
     let rendered = fits(&object)
         .and_then(|()| overriding::policies(fleet, subject, &template, spec))
         .map(|policies| {
@@ -141,7 +141,7 @@ pub(super) fn prepare(
         fails(error);
     }
     for error in refused_by_policy {
-        tell_refusal(fleet, binding, template.reference(&template_key), error);
+        report_refusal(fleet, binding, template.reference(&template_key), error);
     }
     for work in &mut rendered {
         let held = works.iter().find(|held| {
@@ -222,7 +222,7 @@ fn completions<'a>(
 
 /// Tells that a part of a divided Job runs nowhere: each cluster that it is placed in has a Job of
 /// its own already, which takes no more completions.
-fn tell_undone(
+fn report_undone(
     fleet: &Fleet,
     (binding, spec): (&AnyBinding, &ResourceBindingSpec),
     template: &Value,
@@ -241,7 +241,7 @@ fn tell_undone(
 }
 
 /// Tells that an override policy cannot be applied for some clusters.
-fn tell_refusal(
+fn report_refusal(
     fleet: &Fleet,
     binding: &AnyBinding,
     about: k8s_openapi::api::core::v1::ObjectReference,

@@ -58,7 +58,7 @@ impl Detector {
         let next = match self.claim(&client, &key, &claim).await {
             Ok(next) => next,
             Err(error) => {
-                self.tell_refused(&key, &error);
+                self.report_refused(&key, &error);
                 return Err(error);
             }
         };
@@ -70,7 +70,7 @@ impl Detector {
     }
 
     /// Tells the owner of a template that it cannot be marked: once, until it is another reason.
-    fn tell_refused(&self, key: &TemplateKey, error: &Error) {
+    fn report_refused(&self, key: &TemplateKey, error: &Error) {
         let note = format!(
             "cannot be marked with its policy, and before that no Work is made of it: {error}"
         );

@@ -21,7 +21,7 @@ use muster_shared::watch::{Change, Expectations, Informer};
 use super::aggregate::{Applied, Taken, fully_applied, items, patch};
 use super::applied;
 use super::places::Places;
-use super::reflect::{Shown, is_told, reflect, tell_failure, with_silent};
+use super::reflect::{Shown, is_told, reflect, report_failure, with_silent};
 use super::silence::{self, Silence, Silent};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
@@ -304,11 +304,11 @@ fn told(
         Err(error) if error.is_unserved() => {
             let wait = memory.unserved.next(&BindingKey::of(binding));
             if wait.is_worth_telling {
-                tell_failure(fleet, binding, template, error);
+                report_failure(fleet, binding, template, error);
             }
             return Ok(Next::After(wait.time));
         }
-        Err(error) if error.is_lasting() => tell_failure(fleet, binding, template, error),
+        Err(error) if error.is_lasting() => report_failure(fleet, binding, template, error),
         _ => {}
     }
     outcome

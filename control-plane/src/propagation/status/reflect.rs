@@ -176,7 +176,7 @@ fn is_meant(named: Option<&str>, template: Option<&str>) -> bool {
 }
 
 /// Tells that the status of a template is not shown.
-pub(super) fn tell_failure(
+pub(super) fn report_failure(
     fleet: &Fleet,
     binding: &AnyBinding,
     template: &TemplateKey,

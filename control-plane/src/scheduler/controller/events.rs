@@ -21,7 +21,7 @@ const MOST_NOTES: usize = 10;
 pub(super) fn report(fleet: &Fleet, binding: &AnyBinding, outcome: &Outcome) {
     if outcome.failure.is_some() {
         if let Some(verdict) = &outcome.report.scheduled {
-            tell_failure(fleet, binding, verdict);
+            report_failure(fleet, binding, verdict);
         }
         return;
     }
@@ -89,7 +89,7 @@ fn reservations(spec: &ResourceBindingSpec, placed: &Placed) -> Vec<String> {
 }
 
 /// Says why a binding has no result, or not the one that it was to get, when that is news.
-pub(super) fn tell_failure(fleet: &Fleet, binding: &AnyBinding, verdict: &Verdict) {
+pub(super) fn report_failure(fleet: &Fleet, binding: &AnyBinding, verdict: &Verdict) {
     let Verdict {
         reason, message, ..
     } = verdict;
@@ -101,7 +101,7 @@ pub(super) fn tell_failure(fleet: &Fleet, binding: &AnyBinding, verdict: &Verdic
 }
 
 /// Says that a Job is not placed because nobody can tell whether it has completed.
-pub(super) fn tell_unread(fleet: &Fleet, binding: &AnyBinding) {
+pub(super) fn report_unread(fleet: &Fleet, binding: &AnyBinding) {
     let note = "its clusters do not report whether the Job has completed, and the fleet API does not show the Job, which would say so: \
                 it is placed nowhere else meanwhile, since a completed Job would run again. Is its kind served, and readable for the \
                 control plane?";

@@ -54,7 +54,7 @@ use crate::fleet::protection::protected;
 use crate::scheduler::controller::affected::{Turn, concerned};
 use crate::scheduler::controller::changes::{Changes, Pair};
 use crate::scheduler::controller::cluster_change::ClusterChange;
-use crate::scheduler::controller::events::{report, tell_failure, tell_unread};
+use crate::scheduler::controller::events::{report, report_failure, report_unread};
 use crate::scheduler::controller::measure::Incoming;
 use crate::scheduler::controller::movement::{Held, Movement};
 use crate::scheduler::controller::obstructed::pass_around;
@@ -377,7 +377,7 @@ impl Scheduler {
                     ended(false);
                     if let Some(verdict) = Verdict::refused(&source, binding.metadata.generation) {
                         self.movement.refused(key);
-                        tell_failure(fleet, binding, &verdict);
+                        report_failure(fleet, binding, &verdict);
                         let report = Report {
                             scheduled: Some(verdict),
                             ..Report::default()
@@ -461,7 +461,7 @@ impl Scheduler {
         if completion.is_some() {
             self.unread.forget(key);
         } else if self.unread.next(key).is_worth_telling {
-            tell_unread(fleet, binding);
+            report_unread(fleet, binding);
         }
         completion
     }

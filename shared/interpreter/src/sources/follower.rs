@@ -44,7 +44,7 @@ impl<K: Holder> Follower<K> {
     }
 
     /// Has failures of interpreters told by an event on their object.
-    pub fn tell_failures(&self, events: &Events) {
+    pub fn report_failures(&self, events: &Events) {
         let (informer, events) = (self.informer.clone(), events.clone());
         self.interpreters.on_failure(move |failed| {
             let Some(name) = K::name_in(&failed.by) else {

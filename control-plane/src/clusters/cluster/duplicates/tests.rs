@@ -33,7 +33,7 @@ async fn stand(objects: Vec<(&str, Value)>) -> (Stand, Arc<Identities>, Queue<St
 
 async fn check(stand: &Stand, identities: &Identities, name: &str) -> Result<(), kube::Error> {
     let cluster = stand.fleet.clusters.get(None, name).unwrap();
-    tell_apart(&stand.fleet, &cluster, identities).await
+    report_duplicate(&stand.fleet, &cluster, identities).await
 }
 
 /// Returns the status of the condition that was written upon a Cluster.

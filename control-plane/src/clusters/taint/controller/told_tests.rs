@@ -38,7 +38,7 @@ async fn a_refused_taint_is_told_of_the_cluster_and_of_the_policies_that_want_it
     };
     let status: Value = refusal(422, "Invalid", "m1");
     let error = kube::Error::Api(Box::new(serde_json::from_value(status).unwrap()));
-    tell_refused(&stand.fleet, &cluster, &outcome, &refused, &error);
+    report_refused(&stand.fleet, &cluster, &outcome, &refused, &error);
     let expected = ["m1", "one"].map(|it| (it.to_owned(), "TaintRefused".to_owned()));
     assert_eq!(stand.api.told().await, expected);
 }
@@ -50,7 +50,7 @@ async fn that_policies_are_left_out_is_told_of_the_cluster() {
         left_out: ["one".to_owned(), "two".to_owned()].into(),
         ..Outcome::default()
     };
-    tell_left_out(&stand.fleet, &cluster, &outcome);
+    report_left_out(&stand.fleet, &cluster, &outcome);
     let events = stand.api.events().await;
     let [(about, reason, message)] = &events[..] else {
         panic!("{events:?}");

@@ -56,7 +56,7 @@ impl Applications {
             _ => None,
         });
         if let Some(state) = state {
-            self.tell_news(case, &state, was_told).await?;
+            self.report_change(case, &state, was_told).await?;
             // A report that fails leaves the move to be told of.
             let is_told =
                 |moved: &mut Move| matches!(&state, FailoverState::Left(told) if told == moved);
@@ -68,7 +68,7 @@ impl Applications {
     }
 
     /// Reports a state, unless it is known that there is no place and only the numbers are others.
-    async fn tell_news(
+    async fn report_change(
         &self,
         case: &Case<'_>,
         state: &FailoverState,

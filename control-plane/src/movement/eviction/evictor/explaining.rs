@@ -29,7 +29,7 @@ pub(super) struct Tally {
 
 impl Evictor {
     /// Tells what a cluster's taints mean for its workloads.
-    pub(super) fn tell_of_queue(&mut self, cluster: &Arc<str>) {
+    pub(super) fn report_queue(&mut self, cluster: &Arc<str>) {
         let all = self.on.get(cluster).map_or(0, HashSet::len);
         if all == 0 {
             return;
@@ -38,7 +38,7 @@ impl Evictor {
             let message = format!(
                 "its taints move none of its {all} workloads: the feature gate Failover is off"
             );
-            return self.tell_of(cluster, "EvictionOff", message);
+            return self.note_cluster(cluster, "EvictionOff", message);
         }
         let depth = self.backlog.depth(cluster);
         // None is stranded: each was judged anew a moment ago.
@@ -52,12 +52,12 @@ impl Evictor {
             "of {all} workloads {queued} have to leave it, {} when their tolerations have run out; {stay} stay",
             depth.waiting
         );
-        self.tell_of(cluster, reason, message);
+        self.note_cluster(cluster, reason, message);
     }
 
     /// Tells how far the queue of a cluster has come, once there is nothing to be done in it for
     /// the moment.
-    pub(super) fn tell_of_progress(&mut self, cluster: &Arc<str>) {
+    pub(super) fn report_progress(&mut self, cluster: &Arc<str>) {
         let depth = self.backlog.depth(cluster);
         if depth.ready > 0 || self.in_hand.values().any(|from| from == cluster) {
             return;
@@ -78,7 +78,7 @@ impl Evictor {
             "{} workloads have left it, {} have nowhere to go, {} wait for their tolerations to run out",
             tally.left, depth.stranded, depth.waiting
         );
-        self.tell_of(cluster, reason, message);
+        self.note_cluster(cluster, reason, message);
     }
 
     pub(super) fn state_of_ready(
@@ -127,7 +127,7 @@ impl Evictor {
             .map(|cluster| Arc::from(cluster.name_any()))
             .collect();
         for cluster in failed {
-            self.tell_of(&cluster, reason, message.clone());
+            self.note_cluster(&cluster, reason, message.clone());
         }
         if before == Band::Stopped || band == Band::Stopped {
             self.explain_ready_items(now);
@@ -150,7 +150,7 @@ impl Evictor {
                     "movement out of it is not paused".to_owned(),
                 ),
             };
-            self.tell_of(&cluster, reason, message);
+            self.note_cluster(&cluster, reason, message);
         }
         // An eviction that takes from other clusters as well waits for their pauses, too.
         self.wake = Some(now.tick);
@@ -158,7 +158,7 @@ impl Evictor {
     }
 
     pub(super) fn explain_ready_items(&mut self, now: Now) {
-        self.tell_failing();
+        self.report_failing();
         for cluster in self.backlog.clusters() {
             let ready: Vec<Key> = self
                 .backlog
@@ -175,7 +175,7 @@ impl Evictor {
     /// Tells what nobody told because no process was looking, or because the cache lacked the
     /// binding or the cluster meanwhile: an eviction that took place, or that none is pending now
     /// since the cluster recovered, or the workload was moved.
-    pub(super) fn tell_what_was_not(&mut self, binding: &AnyBinding) {
+    pub(super) fn report_missed(&mut self, binding: &AnyBinding) {
         let conditions = &binding.status().conditions;
         if let Some(Note { cluster, state }) = untold(binding) {
             return self.note(self.key_of(binding), &cluster, state);
@@ -294,7 +294,12 @@ impl Evictor {
         ));
     }
 
-    pub(super) fn tell_of(&mut self, cluster: &Arc<str>, reason: &'static str, message: String) {
+    pub(super) fn note_cluster(
+        &mut self,
+        cluster: &Arc<str>,
+        reason: &'static str,
+        message: String,
+    ) {
         self.news.clusters.push(ClusterNote {
             cluster: Arc::clone(cluster),
             reason,

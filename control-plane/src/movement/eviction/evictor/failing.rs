@@ -183,7 +183,7 @@ impl Evictor {
     }
 
     /// Has all failing applications told anew: what keeps them has changed.
-    pub(super) fn tell_failing(&mut self) {
+    pub(super) fn report_failing(&mut self) {
         self.news.applications.extend(self.failing.keys().cloned());
     }
 }

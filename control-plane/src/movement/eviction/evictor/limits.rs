@@ -107,16 +107,16 @@ impl Evictor {
                 let is_news = known.is_none_or(|it| it.per_second() > 0.0);
                 self.limits.set(name, Some(0.0), now.tick);
                 if is_news && self.open {
-                    self.tell_of_rate(&Arc::from(cluster.name_any()), &fault.to_string());
+                    self.report_rate(&Arc::from(cluster.name_any()), &fault.to_string());
                 }
             }
         }
     }
 
     /// Tells that the rate of a drain cannot be read.
-    pub(super) fn tell_of_rate(&mut self, cluster: &Arc<str>, fault: &str) {
+    pub(super) fn report_rate(&mut self, cluster: &Arc<str>, fault: &str) {
         let message = format!("no workload is evicted from it: {fault}");
-        self.tell_of(cluster, "DrainRateUnreadable", message);
+        self.note_cluster(cluster, "DrainRateUnreadable", message);
     }
 
     /// Begins to apply the limits, and tells of all clusters whose drain rate cannot be read:
@@ -134,7 +134,7 @@ impl Evictor {
             let known = self.fleet.get(&name);
             let fault = known.and_then(|(_, it)| drain::rate(it, &self.switches).err());
             if let Some(fault) = fault {
-                self.tell_of_rate(&name, &fault.to_string());
+                self.report_rate(&name, &fault.to_string());
             }
         }
     }

@@ -23,7 +23,7 @@ impl Evictor {
         self.take_outcome(eviction, outcome, now);
         self.settle_planned_room(eviction, now);
         self.review_missed(eviction, pauses, now);
-        self.tell_of_progress(&eviction.cluster);
+        self.report_progress(&eviction.cluster);
     }
 
     /// Judges a workload whose binding or clusters changed during its eviction; `pauses`: not yet

@@ -214,12 +214,12 @@ impl Distributor {
         let template = match fleet.templates.get(&template_key) {
             Lookup::Found(template) => template.object(&template_key.kind),
             Lookup::Absent => {
-                tell_of_unknown_needs(fleet, &binding, &template_key);
+                report_unknown_needs(fleet, &binding, &template_key);
                 return Ok(Next::Done);
             }
             Lookup::Unknown => {
                 if fleet.templates.kind_state(&template_key.kind) == KindState::Missing {
-                    tell_of_unknown_needs(fleet, &binding, &template_key);
+                    report_unknown_needs(fleet, &binding, &template_key);
                 }
                 return Ok(self.parked.wait(&template_key.kind, key));
             }
@@ -448,7 +448,7 @@ fn refers(binding: &AnyBinding) -> bool {
 
 /// Tells that nobody finds out what a binding refers to, whose template is not there: what lost
 /// bindings of its namespace placed stays until somebody knows.
-fn tell_of_unknown_needs(fleet: &Fleet, binding: &AnyBinding, template: &TemplateKey) {
+fn report_unknown_needs(fleet: &Fleet, binding: &AnyBinding, template: &TemplateKey) {
     let note = format!(
         "{template} does not exist, so that it is not known what it refers to: the works of bindings in its namespace that were lost stay \
          meanwhile. Delete this binding if its template is gone for good"
