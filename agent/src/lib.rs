@@ -5,8 +5,8 @@
 //!
 //! # The tasks
 //!
-//! The table of all tasks is `wiring/tasks.rs`. Each begins when the member has the standing that
-//! it needs ([`join::Standing`]). A task that writes for the member asks for leadership at each
+//! The table of all tasks is `wiring/tasks.rs`. Each begins when the join has the state that it
+//! needs ([`join::JoinState`]). A task that writes for the member asks for leadership at each
 //! act:
 //!
 //! * `fleet server` watches the servers of the fleet API; decides in [`mod@fleet_server`]
@@ -15,11 +15,12 @@
 //! * `cluster informer` watches the Cluster of the member; decides nothing; writes the cache that
 //!   the other tasks read.
 //! * `registration` watches the Cluster; decides in [`join`] (`identity`, `adoption`) whether the
-//!   member may join under its name and id; writes the Cluster, its namespaces, and the standing.
+//!   member may join under its name and id; writes the Cluster, its namespaces, and the state of
+//!   the join.
 //! * `fleet id` watches two namespaces of the fleet API; decides in [`mod@fleet_id`] (`next`) which
 //!   id the fleet has; writes it for the tasks that mark objects.
-//! * `leases` watches the Cluster and the standing; decides in [`heartbeat`] when to renew; writes
-//!   Lease `karmada-cluster/<cluster>` and the Lease of the election.
+//! * `leases` watches the Cluster and the state of the join; decides in [`heartbeat`] when to
+//!   renew; writes Lease `karmada-cluster/<cluster>` and the Lease of the election.
 //! * `pulse of the leases` watches the thread of the leases; decides whether it is stuck; writes
 //!   `/livez`.
 //! * `probe` watches `/readyz` of the member; decides in [`health`] (`probe`) how it is; writes the

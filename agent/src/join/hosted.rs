@@ -1,5 +1,5 @@
-//! Standing of a member that the control plane manages: its Cluster exists already, and its API
-//! server must be that of the Cluster.
+//! Join of a member that the control plane manages: its Cluster exists already, and its API server
+//! must be that of the Cluster.
 //!
 //! The credentials of such a member are given by an operator, who may mix two members up. Nothing
 //! is applied to an API server whose identity is not that of the Cluster.
@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::identity::{identity, is_itself, refuse_a_taken_name, twin};
-use super::{Standing, advance, step_back};
+use super::{JoinState, advance, step_back};
 use crate::health::Health;
 use crate::health::probe::Observation;
 use crate::health::recent::Recent;
@@ -44,8 +44,8 @@ pub struct Recognition {
     pub clusters: Informer<Cluster>,
     /// Publishes events about the Cluster.
     pub events: Events,
-    /// Standing, for the tasks that wait for it.
-    pub standing: watch::Sender<Standing>,
+    /// Sender of the state, for the tasks that wait for it.
+    pub join_state: watch::Sender<JoinState>,
     /// Health of the member. Until the member is recognised, the probe does not run, and the reason
     /// is published here instead.
     pub probed: watch::Sender<Option<Health>>,
@@ -90,7 +90,7 @@ impl Recognition {
         let wake = Arc::clone(&news);
         self.clusters.on_change(move |_| wake.notify_one());
         // Without this, an unreachable member would never be reported.
-        advance(&self.standing, Standing::Registered);
+        advance(&self.join_state, JoinState::Registered);
         let follows = async {
             self.clusters.synced().await;
             let (mut told, mut fleet) = (String::new(), None);
@@ -126,7 +126,7 @@ impl Recognition {
                     },
                 });
                 // The probe tells of a member that was recognised once.
-                if *self.standing.borrow() < Standing::Member {
+                if *self.join_state.borrow() < JoinState::Member {
                     let note = format!("The member cannot be identified: {problem}");
                     self.report(&cluster, told, "MemberNotIdentified", note);
                 }
@@ -138,7 +138,7 @@ impl Recognition {
         }
         match compare(&cluster, &id, fleet.as_deref(), self.same_server) {
             Relation::Same => {
-                advance(&self.standing, Standing::Member);
+                advance(&self.join_state, JoinState::Member);
                 told.clear();
                 Some(AGAIN)
             }
@@ -150,8 +150,8 @@ impl Recognition {
                 Some(SOON)
             }
             Relation::Other(problem) => {
-                let was_member = *self.standing.borrow() == Standing::Member;
-                step_back(&self.standing);
+                let was_member = *self.join_state.borrow() == JoinState::Member;
+                step_back(&self.join_state);
                 let note = format!("Nothing is applied to the member: {problem}");
                 self.publish(Observation::Unreachable { cause: problem });
                 self.report(&cluster, told, "MemberNotRecognised", note);
@@ -171,7 +171,7 @@ impl Recognition {
 
     /// Publishes why the member was not recognised, unless the probe says how it is.
     fn publish(&self, observation: Observation) {
-        if *self.standing.borrow() < Standing::Member {
+        if *self.join_state.borrow() < JoinState::Member {
             self.probed.send_replace(Some(Health {
                 recent: Recent::default(),
                 observation,

@@ -33,7 +33,7 @@ pub const PARTS: [&str; 2] = ["registration", "works"];
 /// Progress of the registration; each step permits more. An agent may fall back to `Registered`:
 /// whatever writes to the member asks before each act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Standing {
+pub enum JoinState {
     /// Nothing is known of the registration: the agent waits.
     Unregistered,
     /// A Cluster with this name exists, and the member's API server does not answer. The agent
@@ -46,8 +46,8 @@ pub enum Standing {
 
 /// Receivers of the progress of a registration.
 pub struct Telling {
-    /// Standing, for the tasks that wait for it.
-    pub standing: watch::Sender<Standing>,
+    /// Sender of the state, for the tasks that wait for it.
+    pub join_state: watch::Sender<JoinState>,
     /// State for `/readyz`.
     pub health: Health,
     /// Events about the Cluster.
@@ -79,7 +79,7 @@ pub async fn run(
         loop {
             keep_trying(&registration, &clusters, &telling, &news).await?;
             let problem = doubt(&clusters, name, &news).await;
-            step_back(&telling.standing);
+            step_back(&telling.join_state);
             let words = format!("{problem}; the member reports, and applies nothing until then");
             telling.health.ready("registration", Err(words));
             tokio::select! {
@@ -146,14 +146,14 @@ async fn keep_trying(
     news: &Notify,
 ) -> Result<(), Error> {
     let Telling {
-        standing,
+        join_state,
         health,
         events,
     } = telling;
     let (mut pause, longest) = PAUSES;
     let mut told = String::new();
     loop {
-        let recognised = || advance(standing, Standing::Member);
+        let recognised = || advance(join_state, JoinState::Member);
         let error = match registration.register(recognised).await {
             Ok(()) => break,
             Err(error) if error.is_final() => return Err(error),
@@ -170,9 +170,9 @@ async fn keep_trying(
             told = words;
         }
         if error.is_doubt() {
-            step_back(standing);
+            step_back(join_state);
         } else if error.is_anonymity() && registration.is_known().await {
-            advance(standing, Standing::Registered);
+            advance(join_state, JoinState::Registered);
         }
         tokio::select! {
             () = tokio::time::sleep(jittered(pause)) => pause = (pause * 2).min(longest),
@@ -181,7 +181,7 @@ async fn keep_trying(
         }
     }
     health.ready("registration", Ok(()));
-    advance(standing, Standing::Member);
+    advance(join_state, JoinState::Member);
     Ok(())
 }
 
@@ -197,17 +197,17 @@ async fn doubt(clusters: &Informer<Cluster>, name: &str, news: &Notify) -> Strin
     }
 }
 
-fn advance(standing: &watch::Sender<Standing>, to: Standing) {
-    standing.send_if_modified(|standing| {
-        let before = *standing;
-        *standing = before.max(to);
+fn advance(join_state: &watch::Sender<JoinState>, to: JoinState) {
+    join_state.send_if_modified(|join_state| {
+        let before = *join_state;
+        *join_state = before.max(to);
         before < to
     });
 }
 
 /// Stops applying Works; the tasks of a registered member go on, or begin.
-fn step_back(standing: &watch::Sender<Standing>) {
-    standing.send_if_modified(|standing| {
-        std::mem::replace(standing, Standing::Registered) != Standing::Registered
+fn step_back(join_state: &watch::Sender<JoinState>) {
+    join_state.send_if_modified(|join_state| {
+        std::mem::replace(join_state, JoinState::Registered) != JoinState::Registered
     });
 }

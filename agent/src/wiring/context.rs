@@ -28,7 +28,7 @@ use crate::fleet_server::{self, Obeyed, Restart};
 use crate::health;
 use crate::health::deeper::Lookup;
 use crate::health::peers::Sights;
-use crate::join::{self, Standing};
+use crate::join::{self, JoinState};
 use crate::report::collector::Collected;
 use crate::settings::Settings;
 use crate::work::CachedWork;
@@ -103,7 +103,7 @@ pub(super) struct Context {
     /// Kinds that the member serves.
     pub(super) discovery: Discovery,
     /// Progress of the registration.
-    pub(super) standing: watch::Sender<Standing>,
+    pub(super) join_state: watch::Sender<JoinState>,
     /// The store that is obeyed, once there is one.
     pub(super) obeyed: watch::Sender<Obeyed>,
     /// Objects in the member without a Work, since a promotion.
@@ -200,7 +200,7 @@ impl Context {
             discovery,
             silence,
             fencer: (!is_hosted).then(|| Arc::new(fencer)),
-            standing: watch::Sender::new(Standing::Unregistered),
+            join_state: watch::Sender::new(JoinState::Unregistered),
             // The control plane that hosts an agent judges the store itself.
             obeyed: watch::Sender::new(epoch.map_or_else(fleet_server::unknown, Ok)),
             orphans: watch::Sender::new(None),

@@ -83,7 +83,7 @@ fn recognition(context: &Context) -> Made {
         cluster: base.settings.cluster_name.clone(),
         clusters: context.clusters.clone(),
         events: context.events.clone(),
-        standing: context.standing.clone(),
+        join_state: context.join_state.clone(),
         probed: context.probed.clone(),
     };
     Ok(Box::pin(recognition.run(base.shutdown.clone())))

@@ -23,7 +23,7 @@ use super::context::Context;
 use super::tasks::Made;
 use crate::COMPONENT;
 use crate::heartbeat::Heartbeat;
-use crate::join::Standing;
+use crate::join::JoinState;
 use crate::work::fencing::{Silence, heartbeat_note};
 
 /// Interval at which the thread of the leases shows that it runs, and time without that after which
@@ -41,7 +41,7 @@ struct Leases {
     candidate: Option<lease::Candidate>,
     leadership: Leadership,
     clusters: Informer<Cluster>,
-    standing: watch::Receiver<Standing>,
+    join_state: watch::Receiver<JoinState>,
     returned: Arc<Notify>,
     silence: Silence,
     shutdown: CancellationToken,
@@ -79,7 +79,7 @@ pub(super) fn leases(context: &Context) -> Made {
         candidate: settings.leader_elect.then_some(candidate),
         leadership: base.leadership.clone(),
         clusters: context.clusters.clone(),
-        standing: context.standing.subscribe(),
+        join_state: context.join_state.subscribe(),
         returned: Arc::clone(&context.returned),
         silence: context.silence.clone(),
         shutdown: base.shutdown.clone(),
@@ -157,10 +157,10 @@ impl Leases {
 
     /// Renews the member's lease once the fleet knows the member.
     async fn beat(&self, client: Client) {
-        let mut reached = self.standing.clone();
+        let mut reached = self.join_state.clone();
         tokio::select! {
             () = self.retire.cancelled() => return,
-            Ok(_) = reached.wait_for(|reached| *reached >= Standing::Registered) => {}
+            Ok(_) = reached.wait_for(|reached| *reached >= JoinState::Registered) => {}
             else => return,
         }
         let name = &self.heartbeat.cluster;

@@ -33,7 +33,7 @@ pub(super) fn registration(context: &Context) -> Made {
         },
     };
     let telling = Telling {
-        standing: context.standing.clone(),
+        join_state: context.join_state.clone(),
         health: base.health.clone(),
         events: context.events.clone(),
     };

@@ -2,7 +2,7 @@
 //!
 //! The page of this crate says what each task watches, decides and writes.
 //!
-//! A task waits until the member has the standing that the task needs. It uses the values of
+//! A task waits until the join has the state that the task needs. It uses the values of
 //! [`Context`], and asks for leadership at each act.
 
 use futures::future::BoxFuture;
@@ -14,7 +14,7 @@ use super::context::Context;
 use super::{access, leases, registration, status, works};
 use crate::fleet_id;
 use crate::fleet_server::Obeyed;
-use crate::join::Standing;
+use crate::join::JoinState;
 use crate::settings::{CERT_ROTATION, Settings};
 
 /// A task that runs until shutdown.
@@ -189,9 +189,9 @@ pub(super) fn start(context: &Context, tasks: &mut Tasks) -> anyhow::Result<()> 
         if matches!(phase, Phase::StartToEnd) {
             tasks.spawn_last(task.name, made);
         } else {
-            let (standing, fleet_id) = (context.standing.subscribe(), context.fleet_id.clone());
+            let (join_state, fleet_id) = (context.join_state.subscribe(), context.fleet_id.clone());
             let shutdown = context.base.shutdown.clone();
-            let waits = reached(phase, standing, context.obeyed.subscribe(), fleet_id);
+            let waits = reached(phase, join_state, context.obeyed.subscribe(), fleet_id);
             tasks.spawn(task.name, run_after(waits, made, shutdown));
         }
     }
@@ -213,16 +213,16 @@ async fn run_after(
 /// registration has ended.
 async fn reached(
     phase: Phase,
-    mut standing: watch::Receiver<Standing>,
+    mut join_state: watch::Receiver<JoinState>,
     mut obeyed: watch::Receiver<Obeyed>,
     fleet_id: fleet_id::Known,
 ) -> bool {
     let least = match phase {
-        Phase::Start | Phase::StartToEnd => Standing::Unregistered,
-        Phase::Registered => Standing::Registered,
-        Phase::Member | Phase::Identified => Standing::Member,
+        Phase::Start | Phase::StartToEnd => JoinState::Unregistered,
+        Phase::Registered => JoinState::Registered,
+        Phase::Member | Phase::Identified => JoinState::Member,
     };
-    if standing.wait_for(|it| *it >= least).await.is_err() {
+    if join_state.wait_for(|it| *it >= least).await.is_err() {
         return false;
     }
     if matches!(phase, Phase::Identified) {

@@ -16,7 +16,7 @@ use tokio::sync::broadcast;
 use super::context::Context;
 use super::tasks::Made;
 use crate::COMPONENT;
-use crate::join::Standing;
+use crate::join::JoinState;
 use crate::work::apply::Applier;
 use crate::work::member::Member;
 use crate::work::object::Objects;
@@ -64,8 +64,8 @@ pub(super) fn work_status(context: &Context) -> Made {
 /// Applies Works, once all of them are known.
 pub(super) fn applier(context: &Context) -> Made {
     let base = &context.base;
-    let (standing, leadership) = (context.standing.subscribe(), base.leadership.clone());
-    let may_act = move || *standing.borrow() >= Standing::Member && leadership.is_current();
+    let (join_state, leadership) = (context.join_state.subscribe(), base.leadership.clone());
+    let may_act = move || *join_state.borrow() >= JoinState::Member && leadership.is_current();
     let client = base.member_client(Profile::Write)?;
     let applier = Applier {
         store: Arc::clone(&context.store),
