@@ -19,7 +19,7 @@ use muster_control_plane::fleet::completion::is_divided_job;
 use muster_control_plane::fleet::copy::WorkState;
 use muster_control_plane::fleet::followers::objects_of;
 use muster_control_plane::fleet::pause::Pause;
-use muster_control_plane::fleet::standing::Standing;
+use muster_control_plane::fleet::place_state::PlaceState;
 use muster_control_plane::movement::eviction::judge::{Switches, placement};
 use muster_control_plane::movement::graceful_eviction::assess::{Facts, counts_replicas, missing};
 use muster_control_plane::propagation::binding::render::Scope;
@@ -316,9 +316,9 @@ impl Answer {
         let standing = |name: &str| match snapshot.get(name) {
             Some(it) => {
                 let cluster = Arc::new(it.cluster().clone());
-                Standing::of(&Presence::There(cluster), &workload)
+                PlaceState::of(&Presence::There(cluster), &workload)
             }
-            None => Standing::Gone,
+            None => PlaceState::Gone,
         };
         // Works are not read for this: the binding tells whether they were applied.
         let work = |cluster: &str| match status.report(cluster) {

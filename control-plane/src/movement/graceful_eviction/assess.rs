@@ -22,7 +22,7 @@ use serde_json::Value;
 pub use self::missing::missing;
 use super::plugin;
 use crate::fleet::copy::{WorkState, is_counted, ready_replicas};
-use crate::fleet::standing::Standing;
+use crate::fleet::place_state::PlaceState;
 use crate::settings::evict_plugin::EvictPlugins;
 
 /// Facts about a binding and about the clusters that it concerns.
@@ -37,7 +37,7 @@ pub struct Facts<'a> {
     /// Whether the scheduler has dealt with the binding as it stands.
     pub scheduled: bool,
     /// State of a cluster by its name.
-    pub cluster: &'a dyn Fn(&str) -> Standing,
+    pub cluster: &'a dyn Fn(&str) -> PlaceState,
     /// The checks that may end a task.
     pub plugins: EvictPlugins,
     /// How many replicas a healthy copy has in a cluster at least, of its share: fewer where the
@@ -227,7 +227,7 @@ impl Facts<'_> {
 
     /// Returns whether a chosen cluster is heard of and has applied its Work, whatever it reports.
     fn is_made(&self, name: &str) -> bool {
-        let is_heard = matches!((self.cluster)(name), Standing::Sound | Standing::Left);
+        let is_heard = matches!((self.cluster)(name), PlaceState::Sound | PlaceState::Left);
         is_heard && (self.work)(name) == WorkState::Applied
     }
 
@@ -272,7 +272,7 @@ impl<'a> Situation<'a> {
         let (mut available, mut healthy, mut responsive) = (false, true, true);
         for target in facts.clusters {
             let (name, report) = (&*target.name, reports.get(&*target.name).copied());
-            available |= (facts.cluster)(name) == Standing::Sound;
+            available |= (facts.cluster)(name) == PlaceState::Sound;
             healthy &= facts.runs(name, report, target.replicas);
             responsive &= healthy || facts.runs(name, report, 0);
         }
@@ -393,7 +393,7 @@ impl<'a> Situation<'a> {
         }
         let standing = (facts.cluster)(&task.from_cluster);
         let gives_state = task.gives_state() && !facts.clusters.is_empty();
-        if standing == Standing::Gone && !gives_state {
+        if standing == PlaceState::Gone && !gives_state {
             return Some(Done::ClusterGone);
         }
         match task.suppress_deletion {
@@ -408,7 +408,7 @@ impl<'a> Situation<'a> {
             return Some(Done::Unwanted);
         }
         if facts.clusters.is_empty() {
-            let restores = facts.restores && standing == Standing::Sound;
+            let restores = facts.restores && standing == PlaceState::Sound;
             return restores.then_some(Done::Recovered);
         }
         let ended = end(task, created).is_some_and(|end| now > end);
@@ -420,7 +420,7 @@ impl<'a> Situation<'a> {
             Some(Done::BackInPlace)
         } else {
             let mut targets = facts.clusters.iter();
-            let lives = |name: &str| (facts.cluster)(name) == Standing::Sound;
+            let lives = |name: &str| (facts.cluster)(name) == PlaceState::Sound;
             let is_applied = |name: &str| (facts.work)(name) == WorkState::Applied;
             let is_made = |it: &TargetCluster| lives(&it.name) && is_applied(&it.name);
             targets.any(is_made).then_some(Done::Expired)

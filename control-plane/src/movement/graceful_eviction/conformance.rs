@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::assess::{Facts, assess};
 use crate::deviations::DEVIATIONS;
 use crate::fleet::copy::WorkState;
-use crate::fleet::standing::Standing;
+use crate::fleet::place_state::PlaceState;
 use crate::movement::eviction::conformance::read;
 use crate::settings::evict_plugin::EvictPlugins;
 
@@ -23,9 +23,9 @@ fn replay(input: &Value) -> Value {
             .iter()
             .any(|target: &TargetCluster| target.name == name);
         if is_chosen {
-            Standing::Sound
+            PlaceState::Sound
         } else {
-            Standing::Left
+            PlaceState::Left
         }
     };
     let facts = Facts {

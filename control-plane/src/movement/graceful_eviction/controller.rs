@@ -31,7 +31,7 @@ use crate::fleet::budget::pace::Pace;
 use crate::fleet::completion::{is_divided_job, is_over_as_a_whole, is_over_in, leaves_undone};
 use crate::fleet::copy::WorkState;
 use crate::fleet::copy::least;
-use crate::fleet::standing::Standing;
+use crate::fleet::place_state::PlaceState;
 use crate::fleet::works::{CachedWork, binding_of};
 use crate::fleet::write::Written;
 use crate::movement::eviction::judge::{Switches, placement};
@@ -211,7 +211,7 @@ fn check(
         work: &work,
         reports: &reports,
         scheduled: binding.metadata.generation == Some(status.scheduler_observed_generation),
-        cluster: &|name| Standing::of(&fleet.clusters.presence(None, name), &workload),
+        cluster: &|name| PlaceState::of(&fleet.clusters.presence(None, name), &workload),
         plugins,
         least: &least,
         has_rule: SHIPPED.has(

@@ -5,7 +5,7 @@ use muster_shared::api::binding::{GracefulEvictionTask, ResourceHealth, TargetCl
 
 use super::{Age, FIRST_STATUS, Facts, Situation, end};
 use crate::fleet::copy::{WorkState, ready_replicas};
-use crate::fleet::standing::Standing;
+use crate::fleet::place_state::PlaceState;
 
 /// Reasons why a task is not complete by the health of the replacement, each a sentence without a
 /// stop, and when the policy's grace period would end it. Empty if nothing is missing.
@@ -68,13 +68,13 @@ impl Situation<'_> {
     fn lacks(&self, target: &TargetCluster) -> Option<String> {
         let name = &target.name;
         match (self.facts.cluster)(name) {
-            Standing::Silent => {
+            PlaceState::Silent => {
                 return Some(format!(
                     "{name} is not ready: what it reported last does not count"
                 ));
             }
-            Standing::Gone => return Some(format!("{name} has left the fleet")),
-            Standing::Sound | Standing::Left => {}
+            PlaceState::Gone => return Some(format!("{name} has left the fleet")),
+            PlaceState::Sound | PlaceState::Left => {}
         }
         let Some(report) = self.reports.get(name.as_str()) else {
             return Some(format!("{name} has not reported its copy yet"));
@@ -124,8 +124,8 @@ mod tests {
 
     #[test]
     fn what_a_task_waits_for_is_told_of_each_chosen_cluster() {
+        use PlaceState::{Left, Silent, Sound};
         use ResourceHealth::{Healthy, Unhealthy};
-        use Standing::{Left, Silent, Sound};
         let two = &[TargetCluster {
             name: "new".to_owned(),
             replicas: 2,

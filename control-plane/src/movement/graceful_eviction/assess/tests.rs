@@ -41,7 +41,7 @@ pub(super) fn facts<'a>(
         reports,
         work: &|_| WorkState::Applied,
         scheduled: true,
-        cluster: &|_| Standing::Sound,
+        cluster: &|_| PlaceState::Sound,
         plugins: EvictPlugins::default(),
         least: &|_, share| share,
         has_rule: false,
@@ -62,7 +62,7 @@ fn end(task: GracefulEvictionTask, facts: &Facts<'_>, now: i64) -> Option<Done> 
 type Row<'a> = (
     &'a [TargetCluster],
     &'a [AggregatedStatusItem],
-    &'a dyn Fn(&str) -> Standing,
+    &'a dyn Fn(&str) -> PlaceState,
     Option<Done>,
 );
 
@@ -70,14 +70,14 @@ type Row<'a> = (
 fn the_old_copy_stays_until_a_replacement_is_placed_and_healthy() {
     use ResourceHealth::{Healthy, Unhealthy, Unknown};
     let new = [target("new", 0)];
-    let sound: &dyn Fn(&str) -> Standing = &|name| {
+    let sound: &dyn Fn(&str) -> PlaceState = &|name| {
         if name == "old" {
-            Standing::Silent
+            PlaceState::Silent
         } else {
-            Standing::Sound
+            PlaceState::Sound
         }
     };
-    let everyone_silent: &dyn Fn(&str) -> Standing = &|_| Standing::Silent;
+    let everyone_silent: &dyn Fn(&str) -> PlaceState = &|_| PlaceState::Silent;
     let healthy = [report("new", Healthy, None)];
     let cases: [Row<'_>; 6] = [
         (&new, &healthy, sound, Some(Done::Replaced)),
@@ -98,19 +98,23 @@ fn the_old_copy_stays_until_a_replacement_is_placed_and_healthy() {
 
 #[test]
 fn a_grace_period_ends_the_task_only_if_there_is_a_replacement_on_a_cluster_that_lives() {
-    let old_is_silent = |new: Standing| {
+    let old_is_silent = |new: PlaceState| {
         move |name: &str| {
-            if name == "old" { Standing::Silent } else { new }
+            if name == "old" {
+                PlaceState::Silent
+            } else {
+                new
+            }
         }
     };
     let one = [target("new", 1)];
     for (clusters, new, now, expected) in [
-        (&one[..], Standing::Sound, 60, None),
-        (&one, Standing::Sound, 61, Some(Done::Expired)),
-        (&one, Standing::Silent, 61, None),
-        (&one, Standing::Left, 61, None),
-        (&one, Standing::Gone, 61, None),
-        (&[], Standing::Sound, 61, None),
+        (&one[..], PlaceState::Sound, 60, None),
+        (&one, PlaceState::Sound, 61, Some(Done::Expired)),
+        (&one, PlaceState::Silent, 61, None),
+        (&one, PlaceState::Left, 61, None),
+        (&one, PlaceState::Gone, 61, None),
+        (&[], PlaceState::Sound, 61, None),
     ] {
         let facts = Facts {
             cluster: &old_is_silent(new),
@@ -123,10 +127,10 @@ fn a_grace_period_ends_the_task_only_if_there_is_a_replacement_on_a_cluster_that
 
 #[test]
 fn one_replacement_that_lives_is_enough_for_the_grace_period_and_all_must_be_healthy_for_health() {
-    let standing: &dyn Fn(&str) -> Standing = &|name| match name {
-        "silent" => Standing::Silent,
-        "left" => Standing::Left,
-        _ => Standing::Sound,
+    let standing: &dyn Fn(&str) -> PlaceState = &|name| match name {
+        "silent" => PlaceState::Silent,
+        "left" => PlaceState::Left,
+        _ => PlaceState::Sound,
     };
     let healthy = |name: &str| report(name, ResourceHealth::Healthy, None);
     let reports = ["new", "left", "silent"].map(healthy);
@@ -251,9 +255,9 @@ fn a_survivor_must_have_scaled_up_or_run_what_its_member_asks_for_before_its_hea
 
 #[test]
 fn a_cluster_that_is_chosen_again_or_recovers_without_replacement_keeps_its_copy() {
-    let sound: &dyn Fn(&str) -> Standing = &|_| Standing::Sound;
-    let left: &dyn Fn(&str) -> Standing = &|_| Standing::Left;
-    let gone: &dyn Fn(&str) -> Standing = &|_| Standing::Gone;
+    let sound: &dyn Fn(&str) -> PlaceState = &|_| PlaceState::Sound;
+    let left: &dyn Fn(&str) -> PlaceState = &|_| PlaceState::Left;
+    let gone: &dyn Fn(&str) -> PlaceState = &|_| PlaceState::Gone;
     let both = [target("old", 1), target("new", 1)];
     for (clusters, standing, expected) in [
         (&both[..], left, Some(Done::BackInPlace)),
@@ -273,11 +277,11 @@ fn a_cluster_that_is_chosen_again_or_recovers_without_replacement_keeps_its_copy
 
 #[test]
 fn the_state_for_the_new_copy_outlasts_the_cluster_that_it_comes_from() {
-    let gone: &dyn Fn(&str) -> Standing = &|name| {
+    let gone: &dyn Fn(&str) -> PlaceState = &|name| {
         if name == "old" {
-            Standing::Gone
+            PlaceState::Gone
         } else {
-            Standing::Sound
+            PlaceState::Sound
         }
     };
     let new = [target("new", 1)];
@@ -372,8 +376,8 @@ fn nothing_replaces_what_nobody_wants_any_more() {
 
 #[test]
 fn a_copy_runs_where_its_cluster_is_heard_of_and_has_applied_it_and_says_that_it_is_healthy() {
+    use PlaceState::{Gone, Left, Silent, Sound};
     use ResourceHealth::{Healthy, Unhealthy, Unknown};
-    use Standing::{Gone, Left, Silent, Sound};
     use WorkState::{Absent, Applied, Refused, Sent};
     for standing in [Sound, Left, Silent, Gone] {
         for work in [Absent, Sent, Refused, Applied] {
@@ -426,8 +430,8 @@ fn time_ends_no_task_before_something_was_applied_in_a_chosen_cluster_that_lives
                 work.map_or(Absent, |(_, order)| *order)
             },
             cluster: &|cluster| match cluster {
-                "dead" => Standing::Silent,
-                _ => Standing::Sound,
+                "dead" => PlaceState::Silent,
+                _ => PlaceState::Sound,
             },
             plugins: EvictPlugins::parse(&"ResourceHealth".parse().unwrap()).unwrap(),
             ..facts(clusters, &[])

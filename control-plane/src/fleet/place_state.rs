@@ -8,7 +8,7 @@ use super::availability::{Workload, can_hold, readiness};
 
 /// State of a cluster for a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum PlaceState {
     /// The cluster is ready, and nothing would evict the workload from it.
     Sound,
     /// The cluster is ready, and the workload has to leave it.
@@ -19,8 +19,8 @@ pub enum Standing {
     Gone,
 }
 
-impl Standing {
-    /// Returns the standing of a cluster as the place of a workload.
+impl PlaceState {
+    /// Returns the state of a cluster for a workload.
     pub fn of<C: AsRef<Cluster>>(cluster: &Presence<C>, workload: &Workload<'_>) -> Self {
         let cluster = match cluster {
             Presence::There(cluster) => cluster.as_ref(),
@@ -63,22 +63,22 @@ mod tests {
         let spec = ResourceBindingSpec::default();
         let workload = Workload::of(&spec, None);
         for (cluster, expected) in [
-            (cluster("True", "None", false), Standing::Sound),
-            (cluster("True", "NoSchedule", false), Standing::Sound),
-            (cluster("True", "PreferNoExecute", false), Standing::Sound),
-            (cluster("True", "NoExecute", false), Standing::Left),
-            (cluster("True", "None", true), Standing::Left),
-            (cluster("Unknown", "None", false), Standing::Silent),
-            (cluster("False", "NoExecute", false), Standing::Silent),
-            (cluster("Unknown", "None", true), Standing::Silent),
-            (Presence::Unknown(Doubt::Unseen), Standing::Silent),
+            (cluster("True", "None", false), PlaceState::Sound),
+            (cluster("True", "NoSchedule", false), PlaceState::Sound),
+            (cluster("True", "PreferNoExecute", false), PlaceState::Sound),
+            (cluster("True", "NoExecute", false), PlaceState::Left),
+            (cluster("True", "None", true), PlaceState::Left),
+            (cluster("Unknown", "None", false), PlaceState::Silent),
+            (cluster("False", "NoExecute", false), PlaceState::Silent),
+            (cluster("Unknown", "None", true), PlaceState::Silent),
+            (Presence::Unknown(Doubt::Unseen), PlaceState::Silent),
             (
                 Presence::Unknown(Doubt::Unreadable { deleting: true }),
-                Standing::Silent,
+                PlaceState::Silent,
             ),
-            (Presence::Gone, Standing::Gone),
+            (Presence::Gone, PlaceState::Gone),
         ] {
-            assert_eq!(Standing::of(&cluster, &workload), expected, "{cluster:?}");
+            assert_eq!(PlaceState::of(&cluster, &workload), expected, "{cluster:?}");
         }
     }
 }
