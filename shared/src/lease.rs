@@ -395,7 +395,7 @@ pub async fn campaign(
         }
         let ours = ours.ok();
         match judge(until, ours, Moment::now()) {
-            Standing::Leader => {
+            AttemptResult::Leader => {
                 leads.set(1.0);
                 // Counted from before the request: whoever saw the renewal saw it later.
                 leadership
@@ -409,8 +409,8 @@ pub async fn campaign(
                     );
                 }
             }
-            Standing::Unchanged => {}
-            Standing::Lost => break Outcome::Lost,
+            AttemptResult::Unchanged => {}
+            AttemptResult::Lost => break Outcome::Lost,
         }
         tokio::select! {
             () = retire.cancelled() => break Outcome::Stopped,
@@ -430,7 +430,7 @@ pub async fn campaign(
 
 /// Result of an attempt for this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum AttemptResult {
     /// We lead, from now on or still.
     Leader,
     /// As before: a follower, or a leader with time left.
@@ -445,12 +445,12 @@ enum Standing {
 /// A renewal that comes too late is a loss although the lease is ours: in between
 /// [`Leadership::is_current`] has said no, and work was put down in the belief that somebody else
 /// would take it up. Once it says no it never says yes again in a campaign.
-fn judge(until: Option<Moment>, ours: Option<bool>, now: Moment) -> Standing {
+fn judge(until: Option<Moment>, ours: Option<bool>, now: Moment) -> AttemptResult {
     match (until, ours) {
-        (Some(until), _) if until.has_come(now) => Standing::Lost,
-        (Some(_), Some(false)) => Standing::Lost,
-        (_, Some(true)) => Standing::Leader,
-        (None, Some(false)) | (_, None) => Standing::Unchanged,
+        (Some(until), _) if until.has_come(now) => AttemptResult::Lost,
+        (Some(_), Some(false)) => AttemptResult::Lost,
+        (_, Some(true)) => AttemptResult::Leader,
+        (None, Some(false)) | (_, None) => AttemptResult::Unchanged,
     }
 }
 

@@ -45,16 +45,36 @@ fn a_renewal_that_comes_too_late_is_a_loss() {
     let unknown = future.map(|it| Moment { uptime: None, ..it });
     let (yes, no) = (Some(true), Some(false));
     let cases = [
-        ("a follower gets the lease", None, yes, Standing::Leader),
-        ("a follower does not", None, no, Standing::Unchanged),
-        ("a follower hears nothing", None, None, Standing::Unchanged),
-        ("a leader renews", future, yes, Standing::Leader),
-        ("a leader hears nothing", future, None, Standing::Unchanged),
-        ("and its time is over", past, None, Standing::Lost),
-        ("it renews when it is over", past, yes, Standing::Lost),
-        ("after it was suspended", suspended, yes, Standing::Lost),
-        ("without an uptime", unknown, yes, Standing::Leader),
-        ("somebody else took it", future, no, Standing::Lost),
+        (
+            "a follower gets the lease",
+            None,
+            yes,
+            AttemptResult::Leader,
+        ),
+        ("a follower does not", None, no, AttemptResult::Unchanged),
+        (
+            "a follower hears nothing",
+            None,
+            None,
+            AttemptResult::Unchanged,
+        ),
+        ("a leader renews", future, yes, AttemptResult::Leader),
+        (
+            "a leader hears nothing",
+            future,
+            None,
+            AttemptResult::Unchanged,
+        ),
+        ("and its time is over", past, None, AttemptResult::Lost),
+        ("it renews when it is over", past, yes, AttemptResult::Lost),
+        (
+            "after it was suspended",
+            suspended,
+            yes,
+            AttemptResult::Lost,
+        ),
+        ("without an uptime", unknown, yes, AttemptResult::Leader),
+        ("somebody else took it", future, no, AttemptResult::Lost),
     ];
     for (what, until, ours, expected) in cases {
         assert_eq!(judge(until, ours, now), expected, "{what}");
