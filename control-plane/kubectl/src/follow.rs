@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::missing::Missing;
 use super::output::{INTERRUPTED, TIMED_OUT};
-use super::standstill::Standing;
+use super::standstill::MovementState;
 
 /// Pause between two lines.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -79,7 +79,7 @@ pub(super) struct Snapshot<'a, K> {
     /// Time since the fleet was listed.
     pub waited: Duration,
     /// Reasons why nothing moves now.
-    pub standing: &'a Standing,
+    pub movement: &'a MovementState,
 }
 
 /// Whether a binding that is not listed has been deleted.
@@ -121,9 +121,9 @@ where
     for (_, informer) in bindings.informers() {
         start(informer, &changed, &stop);
     }
-    let standing = client::connect(config, Profile::Write)?;
-    let asking = standing.clone();
-    let mut standing = Standing::follow(standing, &changed, &stop);
+    let requests = client::connect(config, Profile::Write)?;
+    let asking = requests.clone();
+    let mut movement = MovementState::follow(requests, &changed, &stop);
     let listed = async {
         objects.synced().await;
         for (_, informer) in bindings.informers() {
@@ -140,8 +140,8 @@ where
             why.unwrap_or_else(|| "no answer".to_owned())
         );
     }
-    // The first look.
-    let _ = standing.changed().await;
+    // The first reading.
+    let _ = movement.changed().await;
     let missing = Missing::default();
     let deleted = |key: &BindingKey| missing.is_deleted(key, &bindings.presence(key));
     let begun = Instant::now();
@@ -159,7 +159,7 @@ where
             bindings: bindings.iter().collect(),
             deleted: &deleted,
             waited: begun.elapsed(),
-            standing: &standing.borrow(),
+            movement: &movement.borrow(),
         });
         let is_read = shown.show(&line, &nothing_moves, end.is_some());
         if let Some(end) = end {

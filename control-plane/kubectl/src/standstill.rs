@@ -18,14 +18,15 @@ use tokio_util::sync::CancellationToken;
 use super::leader::Leader;
 use super::{running, view};
 
-/// Pause between two looks while a command waits.
+/// Pause between two readings while a command waits.
 const PAUSE: Duration = Duration::from_secs(2);
-/// Time that one look may take.
+/// Time that one reading may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What was read. What could not be read is no reason.
+/// Leader and pause, from which follows whether anything may move. Where one could not be read,
+/// that is no reason.
 #[derive(Clone, Debug)]
-pub(super) struct Standing {
+pub(super) struct MovementState {
     /// Lease of the control plane's leader.
     lease: Result<Option<Lease>, String>,
     /// Record of a pause of the fleet.
@@ -43,7 +44,7 @@ pub(super) struct Standstill {
     pub is_whole: bool,
 }
 
-impl Default for Standing {
+impl Default for MovementState {
     fn default() -> Self {
         Self {
             lease: Err("it was not read".to_owned()),
@@ -52,7 +53,7 @@ impl Default for Standing {
     }
 }
 
-impl Standing {
+impl MovementState {
     /// Reads the lease of the leader, and the pause of the fleet.
     pub async fn read(client: &Client) -> Self {
         let settings = Settings::default();
@@ -177,9 +178,9 @@ mod tests {
             (awake(), None, ["disks", ""], vec![m1], false),
             (awake(), None, ["disks", "disks"], vec![m1, m2], true),
         ] {
-            let standing = Standing { lease, record };
+            let movement = MovementState { lease, record };
             let clusters = [cluster("m1", own[0]), cluster("m2", own[1])];
-            let found = standing.of(&clusters, now);
+            let found = movement.of(&clusters, now);
             assert_eq!(found.reasons, expected);
             assert_eq!(found.is_whole, is_whole, "{expected:?}");
         }

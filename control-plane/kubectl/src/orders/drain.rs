@@ -26,7 +26,7 @@ use crate::old_copies::old_copies;
 use crate::output::{Format, Reply, STRANDED};
 use crate::request::find_cluster;
 use crate::running::Running;
-use crate::standstill::Standing;
+use crate::standstill::MovementState;
 use crate::{dependencies, list};
 
 /// Word for the rate of the fleet alone.
@@ -184,7 +184,7 @@ async fn check(client: &Client, names: &[String]) -> anyhow::Result<Preview> {
     let now = calendar();
     let clusters = fleet.clusters.iter();
     let left = clusters.filter(|it| names.contains(&it.name_any()));
-    let standstill = Standing::read(client).await.of(left, now);
+    let standstill = MovementState::read(client).await.of(left, now);
     Ok(Preview {
         standstill,
         ..preview(&fleet, names, &running.settings, now)

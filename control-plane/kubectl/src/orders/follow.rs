@@ -33,7 +33,7 @@ pub(super) async fn follow(
             Presence::Gone | Presence::Unknown(_) => None,
         });
         let now = calendar();
-        let mut nothing_moves = fleet.standing.of(known, now).reasons;
+        let mut nothing_moves = fleet.movement.of(known, now).reasons;
         nothing_moves.extend(clusters.iter().filter_map(unseen));
         let progress = Progress {
             is_resumed,

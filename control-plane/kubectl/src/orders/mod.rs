@@ -29,7 +29,7 @@ use super::author::Why;
 use super::chosen::{Clusters, required};
 use super::line;
 use super::output::Reply;
-use super::standstill::Standing;
+use super::standstill::MovementState;
 
 /// Clusters that an order is about.
 #[derive(Debug, Args)]
@@ -116,7 +116,7 @@ pub(super) async fn carry_out(
         Command::Undrain(options) => options.give(&client, &drain::undrain()).await,
     };
     let mut text = text?;
-    if let Some(nobody) = Standing::read(&client).await.nobody_leads(calendar()) {
+    if let Some(nobody) = MovementState::read(&client).await.nobody_leads(calendar()) {
         let _ = writeln!(text, "Warning: {nobody}");
     }
     Ok(text.into())

@@ -122,7 +122,7 @@ pub(super) async fn follow(
             }
         }
         let progress = Progress {
-            nothing_moves: fleet.standing.of([], calendar()).reasons,
+            nothing_moves: fleet.movement.of([], calendar()).reasons,
             ..count(workloads, &asked, &fleet.bindings, fleet.deleted)
         };
         Look {

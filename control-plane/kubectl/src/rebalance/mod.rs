@@ -32,7 +32,7 @@ use super::output::{Format, Reply, STRANDED};
 use super::pace::Pace;
 use super::request::{call, find_cluster};
 use super::running::Running;
-use super::standstill::Standing;
+use super::standstill::MovementState;
 use super::subject::{self, Subject};
 
 /// Workloads that one object asks for: an object is at most 1.5 MB large.
@@ -162,8 +162,8 @@ async fn check(client: &Client, namespace: &str, which: &Which) -> anyhow::Resul
     let left = clusters
         .iter()
         .filter(|it| left.contains(it.name_any().as_str()));
-    let standing = Standing::read(client).await;
-    let reasons = standing.of(left, calendar()).reasons;
+    let movement = MovementState::read(client).await;
+    let reasons = movement.of(left, calendar()).reasons;
     let stopped = Pace::of(&clusters, &Rates::of(&running.settings)).stopped("count");
     preview.nothing_moves = reasons.into_iter().chain(stopped).collect();
     Ok((preview, running.settings.resource_eviction_rate))
