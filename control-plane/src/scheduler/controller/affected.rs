@@ -13,15 +13,15 @@ use crate::fleet::binding::{BindingKey, Bindings};
 use crate::scheduler::core::affinity::affinities;
 
 /// A change of what a cluster admits, and the cluster.
-pub type Turn<'a> = (Effect, &'a Cluster);
+pub type EffectOn<'a> = (Effect, &'a Cluster);
 
-/// Returns the bindings of which these turns may change the result. Only those are read that name
+/// Returns the bindings of which these effects may change the result. Only those are read that name
 /// one of the clusters, or that may move to it although they are settled.
-pub fn concerned(bindings: &Bindings, turns: &[Turn<'_>]) -> BTreeSet<BindingKey> {
-    let name = |(_, cluster): &Turn<'_>| cluster.metadata.name.clone();
-    let names: BTreeSet<_> = turns.iter().filter_map(name).collect();
+pub fn concerned(bindings: &Bindings, effects: &[EffectOn<'_>]) -> BTreeSet<BindingKey> {
+    let name = |(_, cluster): &EffectOn<'_>| cluster.metadata.name.clone();
+    let names: BTreeSet<_> = effects.iter().filter_map(name).collect();
     let index = bindings.index();
-    let mut concerns = Concerns::of(turns);
+    let mut concerns = Concerns::of(effects);
     let mut keys: BTreeSet<_> = names.iter().flat_map(|it| index.naming(it)).collect();
     keys.extend(index.alike(|alike| {
         let placement = &alike.placement;
@@ -39,45 +39,45 @@ pub fn concerned(bindings: &Bindings, turns: &[Turn<'_>]) -> BTreeSet<BindingKey
 /// placement, which is compared once.
 #[derive(Debug)]
 struct Concerns<'a> {
-    turns: &'a [Turn<'a>],
-    /// Whether the cluster of each turn can be chosen. The placements are kept, so that their
+    effects: &'a [EffectOn<'a>],
+    /// Whether the cluster of each effect can be chosen. The placements are kept, so that their
     /// addresses tell them apart.
     chosen: HashMap<*const Placement, (Arc<Placement>, Vec<bool>)>,
 }
 
 impl<'a> Concerns<'a> {
-    /// Returns the concerns of these turns.
-    fn of(turns: &'a [Turn<'a>]) -> Self {
+    /// Returns the concerns of these effects.
+    fn of(effects: &'a [EffectOn<'a>]) -> Self {
         Self {
-            turns,
+            effects,
             chosen: HashMap::new(),
         }
     }
 
-    /// Returns whether one of the turns may change the result of a binding that is settled.
+    /// Returns whether one of the effects may change the result of a binding that is settled.
     fn has(&mut self, spec: &ResourceBindingSpec) -> bool {
         let Some(placement) = &spec.placement else {
             return false;
         };
-        let turns = self.turns;
-        let mut turns = turns.iter().zip(self.chosen(placement));
-        turns.any(|(turn, may_choose)| concerns(spec, placement, *turn, *may_choose))
+        let effects = self.effects;
+        let mut effects = effects.iter().zip(self.chosen(placement));
+        effects.any(|(effect_on, may_choose)| concerns(spec, placement, *effect_on, *may_choose))
     }
 
-    /// Returns for each turn whether a placement can choose its cluster.
+    /// Returns for each effect whether a placement can choose its cluster.
     fn chosen(&mut self, placement: &Arc<Placement>) -> &[bool] {
-        let turns = self.turns;
+        let effects = self.effects;
         let known = self.chosen.entry(Arc::as_ptr(placement));
         let (_, chosen) = known.or_insert_with(|| {
             let choice = Choice::of(placement);
-            let chosen = turns.iter().map(|(_, cluster)| choice.has(cluster));
+            let chosen = effects.iter().map(|(_, cluster)| choice.has(cluster));
             (Arc::clone(placement), chosen.collect())
         });
         chosen
     }
 }
 
-/// Returns whether the turn of a cluster may change the result of a binding that is settled.
+/// Returns whether the effect of a cluster may change the result of a binding that is settled.
 /// Divided workloads stay where they are, unless a cluster of theirs is leaving (Karmada
 /// behaviour), or one that keeps a copy, which holds up no move any more. What has no cluster may
 /// return to a copy that is kept, instead of waiting to move. For the others, too, a cluster that
@@ -86,7 +86,7 @@ impl<'a> Concerns<'a> {
 fn concerns(
     spec: &ResourceBindingSpec,
     placement: &Placement,
-    (effect, cluster): Turn<'_>,
+    (effect, cluster): EffectOn<'_>,
     may_choose: bool,
 ) -> bool {
     let name = cluster.metadata.name.as_deref().unwrap_or_default();
@@ -232,7 +232,7 @@ mod tests {
         let stand = Stand::followed(named).await;
         let bindings = &stand.fleet.bindings;
         let (m1, m2) = (decoded(&cluster("m1", 10)), decoded(&cluster("m2", 10)));
-        let turns = [&m1, &m2].into_iter().flat_map(|it| {
+        let effects = [&m1, &m2].into_iter().flat_map(|it| {
             [
                 (Effect::Leaves, it),
                 (Effect::Moved, it),
@@ -240,14 +240,14 @@ mod tests {
                 (Effect::AdmitsLess, it),
             ]
         });
-        for turn in turns {
-            let turns = [turn];
-            let mut concerns = Concerns::of(&turns);
+        for effect_on in effects {
+            let effects = [effect_on];
+            let mut concerns = Concerns::of(&effects);
             let all = bindings.iter().filter(|it| concerns.has(&it.spec));
             let all: BTreeSet<_> = all.map(|it| BindingKey::of(&it)).collect();
-            let (effect, _) = turn;
+            let (effect, _) = effect_on;
             assert!(!all.is_empty(), "{effect:?} concerns nobody");
-            assert_eq!(concerned(bindings, &turns), all, "{effect:?}");
+            assert_eq!(concerned(bindings, &effects), all, "{effect:?}");
         }
     }
 }

@@ -51,7 +51,7 @@ use crate::fleet::budget::pace::Pace;
 use crate::fleet::copy::obstacle;
 use crate::fleet::memory::Backoff;
 use crate::fleet::protection::protected;
-use crate::scheduler::controller::affected::{Turn, concerned};
+use crate::scheduler::controller::affected::{EffectOn, concerned};
 use crate::scheduler::controller::changes::{Changes, Pair};
 use crate::scheduler::controller::cluster_change::ClusterChange;
 use crate::scheduler::controller::events::{report, report_failure, report_unread};
@@ -245,12 +245,12 @@ impl Scheduler {
         for (key, after) in self.waiting.helped(&news, self.options.grade_rule) {
             self.wake_up(key, after);
         }
-        let turns: Vec<Turn<'_>> = news
+        let effects: Vec<EffectOn<'_>> = news
             .iter()
             .filter_map(|it| Some((it.effect?, it.now.or(it.before)?)))
             .collect();
-        if !turns.is_empty() {
-            self.wake(bindings, &turns);
+        if !effects.is_empty() {
+            self.wake(bindings, &effects);
         }
     }
 
@@ -260,12 +260,12 @@ impl Scheduler {
         self.queue.add_after(key, after);
     }
 
-    fn wake(&self, bindings: &Bindings, turns: &[Turn<'_>]) {
+    fn wake(&self, bindings: &Bindings, effects: &[EffectOn<'_>]) {
         // Before the first list is complete every binding is on the queue, or will be.
         if !bindings.is_synced() {
             return;
         }
-        for key in concerned(bindings, turns) {
+        for key in concerned(bindings, effects) {
             Incoming::ClusterChanged.count();
             self.queue.add(key);
         }
