@@ -21,7 +21,7 @@ use tokio::time::Instant;
 
 use super::due::{self, Notice, Told, severity};
 use super::event::{self, Event, Sender};
-use super::pacing::{Pacing, Turn};
+use super::pacing::{Decision, Pacing};
 use super::sending::{self, Fault};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
@@ -134,18 +134,18 @@ impl Outlet {
             let mut pacing = self.pacing.lock();
             let due = pacing.due(&name, &event.id, tick, now);
             event.time = notice.time.unwrap_or(due);
-            pacing.turn(&name, self.receiver.per_minute, tick)
+            pacing.decide(&name, self.receiver.per_minute, tick)
         };
         match turn {
-            Turn::Send => self.send(record, &event).await?,
-            Turn::Wait(wait) => return Err(Next::After(wait)),
-            Turn::Stop => return Err(Next::Done),
-            Turn::LeaveOut(wait) => {
+            Decision::Send => self.send(record, &event).await?,
+            Decision::Wait(wait) => return Err(Next::After(wait)),
+            Decision::Stop => return Err(Next::Done),
+            Decision::LeaveOut(wait) => {
                 self.count("left-out");
                 self.queue.add_after(LEFT_OUT.to_owned(), wait);
                 return Err(Next::Done);
             }
-            Turn::GiveUp => {
+            Decision::GiveUp => {
                 told.undelivered = told.undelivered.saturating_add(1);
                 self.give_up(record, &event);
             }
@@ -231,20 +231,20 @@ impl Outlet {
         let (turn, at) = {
             let mut pacing = self.pacing.lock();
             let at = pacing.due(LEFT_OUT, LEFT_OUT, tick, now);
-            (pacing.turn(LEFT_OUT, u32::MAX, tick), at)
+            (pacing.decide(LEFT_OUT, u32::MAX, tick), at)
         };
         let uid = first.uid().unwrap_or_default();
         let id = format!("{uid}-left-out-{}", at.as_second());
         let event = event::left_out(&self.sender, &records, id, at);
         match turn {
-            Turn::Send => {
+            Decision::Send => {
                 if let Err(next) = self.send(first, &event).await {
                     return Ok(next);
                 }
             }
-            Turn::GiveUp => self.give_up(first, &event),
-            Turn::Wait(wait) => return Ok(Next::After(wait)),
-            Turn::LeaveOut(_) | Turn::Stop => return Ok(Next::Done),
+            Decision::GiveUp => self.give_up(first, &event),
+            Decision::Wait(wait) => return Ok(Next::After(wait)),
+            Decision::LeaveOut(_) | Decision::Stop => return Ok(Next::Done),
         }
         {
             let mut pacing = self.pacing.lock();

@@ -19,7 +19,7 @@ const WINDOW: Duration = Duration::from_mins(1);
 
 /// Decision about a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum Decision {
     /// The notice is sent now.
     Send,
     /// The notice waits for this time.
@@ -70,17 +70,17 @@ impl Pacing {
 
     /// Returns what is to be done about the notice of a record that was told to
     /// [`due`](Self::due); one that is to be sent is counted.
-    pub fn turn(&mut self, record: &str, per_minute: u32, tick: Instant) -> Turn {
+    pub fn decide(&mut self, record: &str, per_minute: u32, tick: Instant) -> Decision {
         if self.is_stopped {
-            return Turn::Stop;
+            return Decision::Stop;
         }
         let since = self.waiting.get(record).map(|it| it.since);
         let age = since.map_or(Duration::ZERO, |since| tick.duration_since(since));
         if self.failures > 0 && age >= GIVE_UP {
-            return Turn::GiveUp;
+            return Decision::GiveUp;
         }
         if let Some(until) = self.rests_until.filter(|it| *it > tick) {
-            return Turn::Wait(until.duration_since(tick));
+            return Decision::Wait(until.duration_since(tick));
         }
         let (begun, count) = match self.window {
             Some((begun, count)) if tick.duration_since(begun) < WINDOW => (begun, count),
@@ -89,10 +89,10 @@ impl Pacing {
         let is_left_out = self.left_out.contains(record);
         if is_left_out || count >= per_minute {
             self.left_out.insert(record.to_owned());
-            return Turn::LeaveOut(WINDOW.saturating_sub(tick.duration_since(begun)));
+            return Decision::LeaveOut(WINDOW.saturating_sub(tick.duration_since(begun)));
         }
         self.window = Some((begun, count + 1));
-        Turn::Send
+        Decision::Send
     }
 
     /// Notes that a notice was delivered, or is not tried any more.
@@ -138,10 +138,10 @@ impl Pacing {
 mod tests {
     use super::*;
 
-    fn turn(pacing: &mut Pacing, record: &str, limit: u32) -> Turn {
+    fn decide(pacing: &mut Pacing, record: &str, limit: u32) -> Decision {
         let tick = Instant::now();
         pacing.due(record, "id", tick, Timestamp::UNIX_EPOCH);
-        pacing.turn(record, limit, tick)
+        pacing.decide(record, limit, tick)
     }
 
     #[tokio::test(start_paused = true)]
@@ -149,14 +149,14 @@ mod tests {
         let mut pacing = Pacing::default();
         let (mut tries, begin) = (0, Instant::now());
         loop {
-            match turn(&mut pacing, "a", 20) {
-                Turn::Send => {
+            match decide(&mut pacing, "a", 20) {
+                Decision::Send => {
                     tries += 1;
                     let (_, is_first) = pacing.failed(None, Instant::now());
                     assert_eq!(is_first, tries == 1);
                 }
-                Turn::Wait(wait) => tokio::time::advance(wait).await,
-                other => break assert_eq!(other, Turn::GiveUp),
+                Decision::Wait(wait) => tokio::time::advance(wait).await,
+                other => break assert_eq!(other, Decision::GiveUp),
             }
         }
         assert!((40..90).contains(&tries), "{tries}");
@@ -167,13 +167,16 @@ mod tests {
         );
         pacing.done("a");
         assert!(
-            matches!(turn(&mut pacing, "a", 20), Turn::Wait(_) | Turn::Send),
+            matches!(
+                decide(&mut pacing, "a", 20),
+                Decision::Wait(_) | Decision::Send
+            ),
             "the next"
         );
         assert!(pacing.taken() && !pacing.taken());
-        assert_eq!(turn(&mut pacing, "b", 20), Turn::Send);
+        assert_eq!(decide(&mut pacing, "b", 20), Decision::Send);
         pacing.stop();
-        assert_eq!(turn(&mut pacing, "b", 20), Turn::Stop);
+        assert_eq!(decide(&mut pacing, "b", 20), Decision::Stop);
     }
 
     #[tokio::test(start_paused = true)]
@@ -192,20 +195,20 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn beyond_the_limit_of_a_minute_news_is_left_out_until_that_is_told() {
         let mut pacing = Pacing::default();
-        assert_eq!(turn(&mut pacing, "a", 2), Turn::Send);
+        assert_eq!(decide(&mut pacing, "a", 2), Decision::Send);
         tokio::time::advance(Duration::from_secs(20)).await;
-        assert_eq!(turn(&mut pacing, "b", 2), Turn::Send);
-        let rest = Turn::LeaveOut(Duration::from_secs(40));
-        assert_eq!(turn(&mut pacing, "c", 2), rest);
+        assert_eq!(decide(&mut pacing, "b", 2), Decision::Send);
+        let rest = Decision::LeaveOut(Duration::from_secs(40));
+        assert_eq!(decide(&mut pacing, "c", 2), rest);
         tokio::time::advance(Duration::from_secs(40)).await;
-        assert_eq!(turn(&mut pacing, "d", 2), Turn::Send, "a new minute");
+        assert_eq!(decide(&mut pacing, "d", 2), Decision::Send, "a new minute");
         assert!(
-            matches!(turn(&mut pacing, "c", 2), Turn::LeaveOut(_)),
+            matches!(decide(&mut pacing, "c", 2), Decision::LeaveOut(_)),
             "not told"
         );
         assert_eq!(pacing.left_out(), ["c"]);
         pacing.told("c");
-        assert_eq!(turn(&mut pacing, "c", 2), Turn::Send);
+        assert_eq!(decide(&mut pacing, "c", 2), Decision::Send);
     }
 
     #[tokio::test(start_paused = true)]
