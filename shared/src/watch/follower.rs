@@ -64,9 +64,9 @@ enum State<K> {
 }
 
 /// Event of a follower.
-pub(super) enum News<K> {
+pub(super) enum FollowerEvent<K> {
     Event(Event<K>),
-    /// An object exists and does not decode: whoever keeps a cache keeps what it last knew of it.
+    /// An object exists and does not decode: a cache keeps the last object that it has of it.
     Unreadable(Rejected),
     /// A list that only confirms another broke off, and the watch goes on without it.
     BrokenOff,
@@ -76,7 +76,7 @@ pub(super) struct Follower<K> {
     source: Source<K>,
     kind: String,
     state: State<K>,
-    ready: VecDeque<News<K>>,
+    ready: VecDeque<FollowerEvent<K>>,
     streaming: Streaming,
     /// Objects that the next page is asked for.
     limit: u32,
@@ -164,8 +164,8 @@ impl<K: Followed> Follower<K> {
         self.again_at = at;
     }
 
-    /// Waits for the next piece of news, as long as it takes, and returns it.
-    pub(super) async fn next(&mut self) -> News<K> {
+    /// Waits for the next event, as long as it takes, and returns it.
+    pub(super) async fn next(&mut self) -> FollowerEvent<K> {
         loop {
             if let Some(news) = self.ready.pop_front() {
                 return news;
@@ -185,7 +185,7 @@ impl<K: Followed> Follower<K> {
                     if let (State::Unlisted, Some(resource_version)) = (&next, self.known.take()) {
                         tracing::debug!(resource = self.kind, error = %stumble, "not confirmed");
                         self.state = State::Listed { resource_version };
-                        self.ready.push_back(News::BrokenOff);
+                        self.ready.push_back(FollowerEvent::BrokenOff);
                         continue;
                     }
                     self.state = next;
@@ -392,12 +392,12 @@ impl<K: Followed> Follower<K> {
     }
 
     fn notify(&mut self, event: Event<K>) {
-        self.ready.push_back(News::Event(event));
+        self.ready.push_back(FollowerEvent::Event(event));
     }
 
     fn report(&mut self, rejected: Rejected) {
         self.count(&rejected);
-        self.ready.push_back(News::Unreadable(rejected));
+        self.ready.push_back(FollowerEvent::Unreadable(rejected));
     }
 
     fn count(&self, rejected: &Rejected) {

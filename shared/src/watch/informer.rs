@@ -10,7 +10,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::follower::{Follower, News};
+use super::follower::{Follower, FollowerEvent};
 use super::presence::{Departed, Departure, Doubt, Presence, Unreadable, is_to_leave};
 use super::trouble::{Refused, Trouble};
 use super::wire::Rejected;
@@ -239,7 +239,7 @@ impl<K: Followed> Informer<K> {
                 () = shutdown.cancelled() => return,
                 news = follower.next() => news,
             };
-            let broke_off = matches!(news, News::BrokenOff);
+            let broke_off = matches!(news, FollowerEvent::BrokenOff);
             match self.observe(news, &mut list) {
                 Some(true) if broke_off && self.inner.synced.receiver_count() > 0 => {
                     follower.list_again_at(Some(Instant::now() + jittered(SOON)));
@@ -261,14 +261,14 @@ impl<K: Followed> Informer<K> {
 
     /// Takes in one piece of news; `list` is the list that is arriving. Returns of a complete list
     /// whether it lacks an object that was cached and that nobody saw leave.
-    fn observe(&self, news: News<K>, list: &mut Option<Listed<K>>) -> Option<bool> {
+    fn observe(&self, news: FollowerEvent<K>, list: &mut Option<Listed<K>>) -> Option<bool> {
         let event = match news {
-            News::Event(event) => event,
-            News::Unreadable(rejected) => {
+            FollowerEvent::Event(event) => event,
+            FollowerEvent::Unreadable(rejected) => {
                 self.observe_unreadable(&rejected, list);
                 return None;
             }
-            News::BrokenOff => {
+            FollowerEvent::BrokenOff => {
                 *list = None;
                 return Some(true);
             }

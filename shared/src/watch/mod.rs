@@ -213,7 +213,7 @@ fn stream<K: Followed>(
 ) -> impl Stream<Item = Event<K>> + Send + use<K> {
     futures::stream::unfold(follower, |mut follower| async move {
         loop {
-            if let follower::News::Event(event) = follower.next().await {
+            if let follower::FollowerEvent::Event(event) = follower.next().await {
                 return Some((event, follower));
             }
         }

@@ -32,17 +32,17 @@ fn end_of_list() -> String {
     format!("{}\n", json!({"type": "BOOKMARK", "object": object}))
 }
 
-fn short(news: News<ConfigMap>) -> String {
+fn short(news: FollowerEvent<ConfigMap>) -> String {
     let name = |map: ConfigMap| map.metadata.name.unwrap_or_default();
     match news {
-        News::Event(Event::Init) => "init".into(),
-        News::Event(Event::InitApply(map)) => format!("listed {}", name(map)),
-        News::Event(Event::InitDone) => "done".into(),
-        News::Event(Event::Apply(map)) => format!("+{}", name(map)),
-        News::Event(Event::Delete(map)) => format!("-{}", name(map)),
-        News::BrokenOff => "broken off".into(),
-        News::Unreadable(rejected) if rejected.deleted => format!("-{}?", rejected.name),
-        News::Unreadable(rejected) => format!("{}?", rejected.name),
+        FollowerEvent::Event(Event::Init) => "init".into(),
+        FollowerEvent::Event(Event::InitApply(map)) => format!("listed {}", name(map)),
+        FollowerEvent::Event(Event::InitDone) => "done".into(),
+        FollowerEvent::Event(Event::Apply(map)) => format!("+{}", name(map)),
+        FollowerEvent::Event(Event::Delete(map)) => format!("-{}", name(map)),
+        FollowerEvent::BrokenOff => "broken off".into(),
+        FollowerEvent::Unreadable(rejected) if rejected.deleted => format!("-{}?", rejected.name),
+        FollowerEvent::Unreadable(rejected) => format!("{}?", rejected.name),
     }
 }
 

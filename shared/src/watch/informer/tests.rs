@@ -49,8 +49,8 @@ fn object(state: &str) -> ConfigMap {
     map
 }
 
-fn odd(deleting: bool, deleted: bool) -> News<ConfigMap> {
-    News::Unreadable(Rejected {
+fn odd(deleting: bool, deleted: bool) -> FollowerEvent<ConfigMap> {
+    FollowerEvent::Unreadable(Rejected {
         namespace: String::new(),
         name: "x".into(),
         error: String::new(),
@@ -61,10 +61,15 @@ fn odd(deleting: bool, deleted: bool) -> News<ConfigMap> {
 }
 
 /// What happens, as pieces of news, then what is known of `x`, and whether its departure was told.
-type Case = (&'static str, Vec<Vec<News<ConfigMap>>>, &'static str, bool);
+type Case = (
+    &'static str,
+    Vec<Vec<FollowerEvent<ConfigMap>>>,
+    &'static str,
+    bool,
+);
 
 /// Returns what is known of `x` after these pieces of news, and whether its departure was told.
-fn known(selection: Selection, news: Vec<News<ConfigMap>>) -> (String, bool) {
+fn known(selection: Selection, news: Vec<FollowerEvent<ConfigMap>>) -> (String, bool) {
     let informer = informer(selection);
     let told = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let (deleted, unread) = (Arc::clone(&told), Arc::clone(&told));
@@ -93,8 +98,8 @@ fn known(selection: Selection, news: Vec<News<ConfigMap>>) -> (String, bool) {
 
 #[tokio::test]
 async fn only_what_was_seen_leaving_is_gone() {
-    let event = News::Event;
-    let list = |objects: Vec<News<ConfigMap>>| {
+    let event = FollowerEvent::Event;
+    let list = |objects: Vec<FollowerEvent<ConfigMap>>| {
         let mut list = vec![event(Event::Init)];
         list.extend(objects);
         list.push(event(Event::InitDone));
@@ -200,7 +205,7 @@ async fn an_object_that_was_replaced_unseen_is_gone_before_the_other_one_is_ther
                     vec![Event::Apply(made(uid))]
                 };
                 for event in news {
-                    informer.observe(News::Event(event), &mut list);
+                    informer.observe(FollowerEvent::Event(event), &mut list);
                 }
             }
             let told = told.lock().join("; ");
@@ -416,7 +421,7 @@ async fn what_selectors_do_not_select_is_not_decoded() {
             map.metadata.namespace = Some(format!("n{}", number % 2));
             map.metadata.name = Some(format!("m{number}"));
             map.metadata.labels = Some([("app".to_owned(), format!("a{}", number % 4))].into());
-            maps.observe(News::Event(Event::Apply(map)), &mut None);
+            maps.observe(FollowerEvent::Event(Event::Apply(map)), &mut None);
         }
         DECODED.store(0, std::sync::atomic::Ordering::Relaxed);
         let selected = |namespace, app: &'static str| {
