@@ -27,7 +27,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use self::answers::Answers;
-use self::server::{Door, Entrance, is_name};
+use self::server::{AccessMode, LocalAddress, is_name};
 use self::sign_in::SignIn;
 use super::connection::Connection;
 use super::output::{INTERRUPTED, Reply};
@@ -95,7 +95,7 @@ pub struct Page {
     listener: TcpListener,
     certificate: Option<Arc<Certificate>>,
     address: String,
-    entrance: Entrance,
+    access_mode: AccessMode,
     answers: Arc<Answers>,
 }
 
@@ -152,7 +152,7 @@ impl Page {
             address: format!("{scheme}://{}/", listener.local_addr()?),
             listener,
             certificate: certificate.map(Arc::new),
-            entrance: Entrance::SignIn(sign_in),
+            access_mode: AccessMode::SignIn(sign_in),
             answers,
         })
     }
@@ -168,15 +168,18 @@ impl Page {
             .fill(&mut secret)
             .ok()
             .context("the system provided no randomness")?;
-        let door = Door {
+        let local_address = LocalAddress {
             port: listener.local_addr()?.port(),
             token: URL_SAFE_NO_PAD.encode(secret),
         };
         Ok(Self {
-            address: format!("http://127.0.0.1:{}/{}/", door.port, door.token),
+            address: format!(
+                "http://127.0.0.1:{}/{}/",
+                local_address.port, local_address.token
+            ),
             listener,
             certificate: None,
-            entrance: Entrance::Address(door),
+            access_mode: AccessMode::Address(local_address),
             answers,
         })
     }
@@ -188,11 +191,11 @@ impl Page {
 
     /// Serves it until shutdown.
     pub async fn serve(self, shutdown: CancellationToken) {
-        let entrance = Arc::new(self.entrance);
+        let access_mode = Arc::new(self.access_mode);
         let answers = self.answers;
         let handler = move |request: http::request::Parts| {
-            let (entrance, answers) = (Arc::clone(&entrance), Arc::clone(&answers));
-            async move { server::answer(&entrance, &answers, &request).await }
+            let (access_mode, answers) = (Arc::clone(&access_mode), Arc::clone(&answers));
+            async move { server::answer(&access_mode, &answers, &request).await }
         };
         if let Some(certificate) = self.certificate.clone() {
             let following = certificate.follow(Health::default(), "page", shutdown.clone());

@@ -25,16 +25,16 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
     img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
     require-trusted-types-for 'script'";
 
-/// What a request needs to be let in.
+/// Address on this machine that a request has to name.
 #[derive(Debug)]
-pub(super) struct Door {
+pub(super) struct LocalAddress {
     /// Port that the host of a request names.
     pub port: u16,
     /// Secret with which its path begins.
     pub token: String,
 }
 
-/// What is behind the door.
+/// Answer that a request asks for.
 #[derive(Debug, PartialEq, Eq)]
 enum Target {
     /// Its type and its text.
@@ -45,19 +45,19 @@ enum Target {
 /// Reason of a refusal: status and text.
 pub(super) type Refused = (StatusCode, String);
 
-/// Who is let in.
-pub(super) enum Entrance {
-    /// Whoever has the address, on this machine.
-    Address(Door),
-    /// Whoever signs in.
+/// Way in which requests are authorized.
+pub(super) enum AccessMode {
+    /// Everybody who has the address, on this machine.
+    Address(LocalAddress),
+    /// Everybody who signs in.
     SignIn(SignIn),
 }
 
-impl Entrance {
+impl AccessMode {
     /// Returns what a request asks for, if it is allowed to.
     async fn admit(&self, request: &Parts) -> Result<Target, Refused> {
         let path = match self {
-            Self::Address(door) => door.admit(request)?,
+            Self::Address(local_address) => local_address.admit(request)?,
             Self::SignIn(sign_in) => {
                 is_get(request)?;
                 sign_in.admit(request).await?;
@@ -76,7 +76,7 @@ fn is_get(request: &Parts) -> Result<(), Refused> {
     Err((StatusCode::METHOD_NOT_ALLOWED, words))
 }
 
-impl Door {
+impl LocalAddress {
     /// Returns the path behind the secret of a request that is allowed.
     fn admit<'a>(&self, request: &'a Parts) -> Result<&'a str, Refused> {
         let refuse = |status, words: &str| Err((status, words.to_owned()));
@@ -223,16 +223,16 @@ fn explain(query: &str) -> Result<Ask, String> {
 
 /// Returns the answer to a request.
 pub(super) async fn answer(
-    entrance: &Entrance,
+    access_mode: &AccessMode,
     answers: &Answers,
     request: &Parts,
 ) -> Response<Bytes> {
     // Probes of a kubelet sign in nowhere, and learn nothing.
-    let is_probe = matches!(entrance, Entrance::SignIn(_)) && request.uri.path() == "/healthz";
+    let is_probe = matches!(access_mode, AccessMode::SignIn(_)) && request.uri.path() == "/healthz";
     if is_probe {
         return typed(StatusCode::OK, "text/plain", Bytes::from_static(b"ok\n"));
     }
-    let mut response = match entrance.admit(request).await {
+    let mut response = match access_mode.admit(request).await {
         Err((status, words)) => failed(status, &words),
         Ok(Target::File(kind, text)) => {
             typed(StatusCode::OK, kind, Bytes::from_static(text.as_bytes()))

@@ -5,19 +5,19 @@ use tower::service_fn;
 
 use super::*;
 
-fn door() -> Door {
-    Door {
+fn local_address() -> LocalAddress {
+    LocalAddress {
         port: 8080,
         token: "secret".to_owned(),
     }
 }
 
-fn entrance() -> Entrance {
-    Entrance::Address(door())
+fn access_mode() -> AccessMode {
+    AccessMode::Address(local_address())
 }
 
 fn admitted(request: &Parts) -> Result<Target, Refused> {
-    let path = door().admit(request)?;
+    let path = local_address().admit(request)?;
     target(path, request.uri.query().unwrap_or_default())
 }
 
@@ -163,7 +163,7 @@ async fn a_fleet_that_cannot_be_read_is_an_error_in_words() {
     ];
     let answers = nobody();
     for (path, status, words) in wanted {
-        let response = answer(&entrance(), &answers, &request("GET", &[HERE], path)).await;
+        let response = answer(&access_mode(), &answers, &request("GET", &[HERE], path)).await;
         assert_eq!(response.status().as_u16(), status, "{path}");
         let body: Value = serde_json::from_slice(response.body()).unwrap();
         let error = body["error"].as_str().unwrap();
@@ -171,7 +171,7 @@ async fn a_fleet_that_cannot_be_read_is_an_error_in_words() {
     }
     // Status tells itself what it could not read.
     let asked = request("GET", &[HERE], "/secret/api/status");
-    let response = answer(&entrance(), &answers, &asked).await;
+    let response = answer(&access_mode(), &answers, &asked).await;
     assert_eq!(response.status(), StatusCode::OK);
     let body: Value = serde_json::from_slice(response.body()).unwrap();
     let unread = body["unread"][0].as_str().unwrap();
@@ -186,7 +186,7 @@ async fn a_fleet_that_cannot_be_read_is_an_error_in_words() {
 async fn every_answer_forbids_what_is_foreign() {
     for path in ["/secret/", "/secret/page.js", "/secret/api/history", "/"] {
         let asked = request("GET", &[HERE], path);
-        let response = answer(&entrance(), &nobody(), &asked).await;
+        let response = answer(&access_mode(), &nobody(), &asked).await;
         let headers = response.headers();
         let policy = headers[CONTENT_SECURITY_POLICY].to_str().unwrap();
         assert!(policy.starts_with("default-src 'none'"), "{policy}");
@@ -225,7 +225,7 @@ async fn who_has_an_answer_already_is_not_sent_it_again() {
         if let Some(tag) = tag {
             asked.headers.insert(IF_NONE_MATCH, tag.clone());
         }
-        answer(&entrance(), &answers, &asked).await
+        answer(&access_mode(), &answers, &asked).await
     };
     let first = ask(None).await;
     let tag = &first.headers()[ETAG];
