@@ -49,7 +49,7 @@ pub(super) async fn write_condition(
 
 /// Writes one condition of a Cluster if its status or message is news, and returns it as it is
 /// written.
-pub(in crate::clusters) async fn write_news(
+pub(in crate::clusters) async fn write_if_changed(
     client: &Client,
     cluster: &Cluster,
     condition: Condition,

@@ -61,11 +61,11 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     });
     fleet.clusters.on_change({
         let monitor = Arc::clone(&monitor);
-        move |change| monitor.hear_cluster(change)
+        move |change| monitor.cluster_changed(change)
     });
     fleet.leases.on_change({
         let monitor = Arc::clone(&monitor);
-        move |change| monitor.hear_lease(change)
+        move |change| monitor.lease_changed(change)
     });
     tasks.spawn("cluster monitor", monitor.run());
 }
@@ -165,7 +165,7 @@ impl LeaseMonitor {
         }
     }
 
-    fn hear_cluster(&self, change: &Change<Cluster>) {
+    fn cluster_changed(&self, change: &Change<Cluster>) {
         match change {
             Change::Applied { new, .. } => self.see(new),
             Change::Deleted { old } => {
@@ -199,7 +199,7 @@ impl LeaseMonitor {
         }
     }
 
-    fn hear_lease(&self, change: &Change<Lease>) {
+    fn lease_changed(&self, change: &Change<Lease>) {
         match change {
             Change::Applied { new, .. } => {
                 self.reached();

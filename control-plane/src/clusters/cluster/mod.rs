@@ -20,5 +20,5 @@ mod waiting;
 #[cfg(test)]
 mod conformance;
 
-pub(super) use api_call::{failed, write_news};
+pub(super) use api_call::{failed, write_if_changed};
 pub use controller::start;

@@ -10,7 +10,7 @@ use muster_shared::conditions;
 use muster_shared::k8s::Condition;
 use muster_shared::names::condition::MONITORED;
 
-use super::api_call::{failed, write_news};
+use super::api_call::{failed, write_if_changed};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::write::Written;
@@ -79,7 +79,7 @@ pub async fn note(
     let Some(said) = judge(cluster, monitoring, fleet.clock.now()) else {
         return Ok(());
     };
-    let written = Written::of(write_news(&fleet.client, cluster, said).await);
+    let written = Written::of(write_if_changed(&fleet.client, cluster, said).await);
     let written = written.map_err(failed("write the condition Monitored of", cluster))?;
     if let Written::Done(Some(said)) = written
         && said.status == conditions::FALSE

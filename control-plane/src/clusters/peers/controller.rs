@@ -23,7 +23,7 @@ use serde_json::json;
 
 use super::choose::{Candidate, Choice, choose};
 use super::judge::{Verdict, Witness, judge, troubled_since};
-use crate::clusters::cluster::{failed, write_news};
+use crate::clusters::cluster::{failed, write_if_changed};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::availability::readiness;
@@ -316,7 +316,7 @@ async fn take_back(fleet: &Fleet, cluster: &Cluster) -> Result<Next, kube::Error
 async fn note(fleet: &Fleet, cluster: &Cluster, said: Condition) -> Result<(), kube::Error> {
     let known = cluster.condition(SEEN_BY_PEERS);
     let was_lost = known.is_some_and(|it| it.status == FALSE);
-    let Some(written) = write_news(&fleet.client, cluster, said).await? else {
+    let Some(written) = write_if_changed(&fleet.client, cluster, said).await? else {
         return Ok(());
     };
     let (name, message) = (cluster.name_any(), written.message);

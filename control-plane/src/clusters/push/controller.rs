@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 use super::connection::{Problem, connection, is_same_server, secret_key};
 use super::renewal;
 use crate::clusters::cluster::monitored::{Monitoring, note};
-use crate::clusters::cluster::{failed, write_news};
+use crate::clusters::cluster::{failed, write_if_changed};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::memory::Since;
@@ -282,7 +282,7 @@ async fn unconnected(
         &message,
         fleet.clock.now(),
     );
-    let answer = write_news(&fleet.client, cluster, ready).await;
+    let answer = write_if_changed(&fleet.client, cluster, ready).await;
     match Written::of(answer).map_err(failed("write the status of", cluster))? {
         Written::Done(_) => Ok(Next::After(jittered(LOOK_AGAIN))),
         late => Ok(late.next()),

@@ -15,7 +15,7 @@ use muster_shared::tasks::Tasks;
 use muster_shared::watch::Change;
 
 use super::count::{Count, Limits, known};
-use crate::clusters::cluster::{failed, write_news};
+use crate::clusters::cluster::{failed, write_if_changed};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::availability::readiness;
@@ -104,7 +104,7 @@ async fn attend(fleet: &Fleet, name: &str) -> Result<Next, ApiError> {
     } else {
         return Ok(Next::Done);
     };
-    let written = Written::of(write_news(&fleet.client, &cluster, said).await);
+    let written = Written::of(write_if_changed(&fleet.client, &cluster, said).await);
     let step = "write the condition WorkloadsHealthy of";
     let written = written.map_err(failed(step, &cluster))?;
     if let Written::Done(Some(told)) = &written {

@@ -167,7 +167,7 @@ impl Evictor {
         let (why, until) = match self.fence_gate(&cluster, &binding, now) {
             FenceGate::Open => {
                 let item = (&cluster, key, rank);
-                return Some(self.take_in_hand(item, binding, QueueReason::Failure, paid, now));
+                return Some(self.start_eviction(item, binding, QueueReason::Failure, paid, now));
             }
             FenceGate::Until(until, why) => (why, until),
             FenceGate::Shut(why) => (why, now.tick + UNFENCED),

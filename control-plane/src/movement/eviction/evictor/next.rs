@@ -61,7 +61,7 @@ impl Evictor {
                 self.backlog.put(&cluster, key, Slot::Ready(rank));
                 return Step::Wait(Some(now.tick + again(0)));
             }
-            if let Some(eviction) = self.last_look((&cluster, key, rank), paid, now) {
+            if let Some(eviction) = self.judge_again((&cluster, key, rank), paid, now) {
                 return Step::Evict(Box::new(eviction));
             }
         }
@@ -80,7 +80,7 @@ impl Evictor {
 
     /// Judges an item once more at the moment of its eviction, so that what changed meanwhile
     /// counts. Without an eviction the payment is taken back.
-    pub(super) fn last_look(
+    pub(super) fn judge_again(
         &mut self,
         (cluster, key, rank): (&Arc<str>, Key, Rank),
         paid: Paid,
@@ -107,7 +107,7 @@ impl Evictor {
             {
                 let reason = QueueReason::Taint(cause);
                 let item = (cluster, key, rank);
-                Some(self.take_in_hand(item, binding, reason, paid, now))
+                Some(self.start_eviction(item, binding, reason, paid, now))
             }
             Judgement::Leave { .. } | Judgement::Stay(_) => {
                 self.review(cluster, &key, now);
@@ -117,7 +117,7 @@ impl Evictor {
     }
 
     /// Begins the eviction of an item, for which the budget of its cluster pays as well.
-    pub(super) fn take_in_hand(
+    pub(super) fn start_eviction(
         &mut self,
         (cluster, key, rank): (&Arc<str>, Key, Rank),
         binding: Arc<AnyBinding>,

@@ -220,7 +220,7 @@ fn divide_by_weights<'a>(
     };
     let mut full: Vec<Share<'a>> = Vec::new();
     loop {
-        let mut shares = hand_out(&mut claims, replicas, tie_break);
+        let mut shares = distribute(&mut claims, replicas, tie_break);
         // The shares are in the order of the claims.
         let mut over = claims.iter().zip(&shares);
         if !over.any(|((candidate, _), share)| exceeds(candidate, share)) {
@@ -287,7 +287,7 @@ fn divide_by_room<'a>(
     } else {
         candidates.iter().map(|it| (it, claim(it))).collect()
     };
-    let mut shares = hand_out(&mut claims, amount, division.tie_break);
+    let mut shares = distribute(&mut claims, amount, division.tie_break);
     if change == Change::Up {
         add_held(&mut shares, candidates);
     }
@@ -325,7 +325,7 @@ fn fewest<'c, 'a>(
 }
 
 /// Returns the seats of the claims, by name.
-fn hand_out<'a>(
+fn distribute<'a>(
     claims: &mut [Claim<'_, 'a>],
     replicas: i64,
     tie_break: TieBreak,
