@@ -55,7 +55,7 @@ pub fn is_true(conditions: &[Condition], kind: &str) -> bool {
 
 /// Returns whether a condition says something else than the known one of its type: another status
 /// or message.
-pub fn is_news(known: Option<&Condition>, said: &Condition) -> bool {
+pub fn is_update(known: Option<&Condition>, said: &Condition) -> bool {
     known.is_none_or(|known| known.status != said.status || known.message != said.message)
 }
 

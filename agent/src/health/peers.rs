@@ -152,9 +152,9 @@ pub fn watch(
             if leadership.is_current() {
                 calls.call(&member).await;
                 publish.send_if_modified(|known| {
-                    let is_news = *known != calls.sights;
+                    let is_update = *known != calls.sights;
                     known.clone_from(&calls.sights);
-                    is_news
+                    is_update
                 });
             }
         }

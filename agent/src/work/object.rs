@@ -399,8 +399,8 @@ impl Objects {
             self.drift.applied(key, desired, answer);
             return None;
         };
-        let is_news = self.drift.left_out(key, desired, answer, &words);
-        is_news.then_some(words)
+        let is_update = self.drift.left_out(key, desired, answer, &words);
+        is_update.then_some(words)
     }
 
     async fn update(

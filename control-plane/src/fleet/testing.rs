@@ -721,12 +721,12 @@ impl FakeApi {
         drop(state);
         let (api, mut version) = (self.clone(), self.0.version.subscribe());
         let more = async move {
-            let is_news = |_: &u64| {
+            let is_update = |_: &u64| {
                 let state = api.0.state.lock();
                 let mut log = state.log.iter();
                 state.oldest > now || log.any(|it| it.0 > now && it.1 == plural)
             };
-            _ = version.wait_for(is_news).await;
+            _ = version.wait_for(is_update).await;
             None
         };
         let body = Full::new(Bytes::from(text)).map_err(BoxError::from);

@@ -118,8 +118,8 @@ pub fn next(told: &Told, spec: &FailoverSpec, status: &FailoverStatus, now: Time
         return notice(Phase::Began, run, began);
     }
     if is_ended {
-        let is_news = told.ended == 0 || ended.is_some_and(|it| it.as_second() > told.over);
-        return if is_news {
+        let is_update = told.ended == 0 || ended.is_some_and(|it| it.as_second() > told.over);
+        return if is_update {
             notice(Phase::Ended, told.ended.saturating_add(1), ended)
         } else {
             Next::Nothing

@@ -87,7 +87,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         .watches(&endpoints, move |_, change| {
             endpoints_of(&of_endpoints, change)
         })
-        .resyncs_on(&fleet.clusters, |_, change| is_news(change))
+        .resyncs_on(&fleet.clusters, |_, change| is_update(change))
         .resyncs(tasks, GATHERING, move |_| hostnames.all())
         .run(tasks, workers, traffic, |fleet, traffic, key| async move {
             traffic.reconcile(&fleet, &key).await
@@ -140,7 +140,7 @@ fn endpoints_of(hostnames: &Hostnames, change: &Change<DynamicObject>) -> Vec<Bi
 }
 
 /// Returns whether a change of a cluster may change where copies serve.
-fn is_news(change: &Change<Cluster>) -> bool {
+fn is_update(change: &Change<Cluster>) -> bool {
     let sight = |it: &Cluster| {
         let is_leaving = it.metadata.deletion_timestamp.is_some();
         (readiness(it).to_owned(), is_leaving, it.spec.taints.clone())

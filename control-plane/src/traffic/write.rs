@@ -94,11 +94,11 @@ impl Writing<'_> {
         let status = self.binding.status();
         let mut list = status.conditions.clone();
         let condition = outcome.map(|it| it.condition(self.fleet.clock.now()));
-        let is_news = match condition.clone() {
+        let is_update = match condition.clone() {
             Some(condition) => conditions::set(&mut list, condition),
             None => conditions::remove(&mut list, HOSTNAME_PUBLISHED),
         };
-        if !is_news || !self.fleet.leadership.is_current() {
+        if !is_update || !self.fleet.leadership.is_current() {
             return Ok(Next::Done);
         }
         let patch = conditions::patch(&self.binding.metadata, &list);

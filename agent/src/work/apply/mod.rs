@@ -29,7 +29,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use self::conditions::Failures;
-use self::status::is_news;
+use self::status::is_update;
 use crate::work::CachedWork;
 use crate::work::desired::{self, ObjectKey};
 use crate::work::fencing::Fencer;
@@ -222,7 +222,7 @@ impl Applier {
         let applied = conditions::applied(total, &failures, now);
         let (contended, again) = self.store.waits.contended(&name);
         let contended = conditions::contended(conditions_of(&work), &contended, now);
-        let news = changed || is_news(&work, &applied);
+        let news = changed || is_update(&work, &applied);
         let mut conditions = vec![conditions::dispatching(false, now), applied];
         conditions.extend(contended);
         if let Some(fenced) = fenced.filter(|_| failures.unapplied.is_empty() && !is_asked) {

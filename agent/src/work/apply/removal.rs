@@ -14,7 +14,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::conditions::{self, Failures};
-use super::status::is_news;
+use super::status::is_update;
 use super::{Applier, Error, count};
 use crate::work::CachedWork;
 use crate::work::desired::{Container, ObjectKey};
@@ -156,7 +156,7 @@ impl Applier {
             let note = format!(
                 "Failed to delete work({work_path}) from cluster({cluster}), err: {failure}"
             );
-            if is_news(&work, &known) {
+            if is_update(&work, &known) {
                 self.events.warn(&work, "SyncFailed", note);
             }
             self.conclude(Arc::new(work), vec![known], &[]).await?;

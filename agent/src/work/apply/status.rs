@@ -24,7 +24,7 @@ impl Applier {
         let work = outline(cached, why);
         let now = self.clock.now();
         let refused = conditions::unreadable(why, now);
-        let news = is_news(&work, &refused);
+        let news = is_update(&work, &refused);
         tracing::warn!(work = path(&work), %why, "stepped over");
         let work = Arc::new(work);
         self.conclude(Arc::clone(&work), vec![refused], &[]).await?;
@@ -117,7 +117,7 @@ fn outline(cached: &CachedWork, why: &Unreadable) -> Work {
 }
 
 /// Returns whether a condition differs from the one that the Work has.
-pub(super) fn is_news(work: &Work, applied: &Condition) -> bool {
+pub(super) fn is_update(work: &Work, applied: &Condition) -> bool {
     let known = get(conditions_of(work), &applied.type_);
-    muster_shared::conditions::is_news(known, applied)
+    muster_shared::conditions::is_update(known, applied)
 }

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::conditions::{self, Failures};
 use super::permission::stops_after;
-use super::status::is_news;
+use super::status::is_update;
 use super::{Applier, CUT_OFF, Error};
 use crate::work::CachedWork;
 use crate::work::desired::ObjectKey;
@@ -67,7 +67,7 @@ impl Applier {
         let applied = if !missing.is_empty() {
             let missing: Vec<_> = missing.iter().map(ToString::to_string).collect();
             let applied = conditions::missing(&missing, now);
-            if is_news(work, &applied) {
+            if is_update(work, &applied) {
                 let note = applied.message.clone();
                 self.events.warn(&**work, OBJECTS_MISSING, note);
             }

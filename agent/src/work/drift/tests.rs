@@ -139,10 +139,10 @@ fn fields_that_were_left_out_are_news_once_and_written_again_when_others_are() {
     let (key, desired, object) = normalized("60s");
     let is_left_out = |words: &str| drift.is_left_out(&key, &desired, &object, words);
     assert!(!is_left_out("a; b"), "nothing was written yet");
-    for (words, is_news) in [("a; b", true), ("a; b", false), ("b", true)] {
-        assert_eq!(is_left_out(words), !is_news, "{words}");
+    for (words, is_update) in [("a; b", true), ("a; b", false), ("b", true)] {
+        assert_eq!(is_left_out(words), !is_update, "{words}");
         let found = drift.left_out(&key, &desired, &object, words);
-        assert_eq!(found, is_news, "{words}");
+        assert_eq!(found, is_update, "{words}");
     }
     drift.applied(&key, &desired, &object);
     assert!(!is_left_out("b"), "it was applied whole");

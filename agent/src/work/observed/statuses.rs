@@ -131,8 +131,8 @@ impl ObjectStatuses {
     pub fn new_troubles(&self, work: &str) -> Vec<(ObjectKey, Trouble)> {
         let mut works = self.works.lock();
         let objects = works.get_mut(work).into_iter().flat_map(|it| &mut it.0);
-        let untold = objects.filter(|(_, known)| !known.is_told);
-        untold
+        let to_publish = objects.filter(|(_, known)| !known.is_told);
+        to_publish
             .filter_map(|(key, known)| {
                 let trouble = known.trouble.clone()?;
                 known.is_told = true;

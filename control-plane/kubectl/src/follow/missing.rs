@@ -115,8 +115,8 @@ mod tests {
         };
         assert_eq!(check(), 0);
         let api = api(2 * ASKED);
-        for (asks, is_news) in [(1, false), (2, false), (3, true), (4, false)] {
-            assert_eq!(missing.ask(&api).await, is_news, "{asks}");
+        for (asks, is_update) in [(1, false), (2, false), (3, true), (4, false)] {
+            assert_eq!(missing.ask(&api).await, is_update, "{asks}");
             assert_eq!(check(), usize::from(asks >= 3), "{asks}");
         }
         assert!(missing.is_deleted(&key(2 * ASKED), &vanished));

@@ -54,7 +54,7 @@ pub(in crate::clusters) async fn write_if_changed(
     cluster: &Cluster,
     condition: Condition,
 ) -> Result<Option<Condition>, kube::Error> {
-    if !conditions::is_news(cluster.condition(&condition.type_), &condition) {
+    if !conditions::is_update(cluster.condition(&condition.type_), &condition) {
         return Ok(None);
     }
     write_condition(client, cluster, condition).await.map(Some)

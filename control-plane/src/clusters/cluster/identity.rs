@@ -77,7 +77,7 @@ pub fn judge(cluster: &Cluster, claims: &[Claim], now: Timestamp) -> Option<Cond
         }
         _ => return None,
     };
-    conditions::is_news(known, &observation).then_some(observation)
+    conditions::is_update(known, &observation).then_some(observation)
 }
 
 /// Who claims which id, and whose id is recorded. A Cluster that could not be read since this

@@ -45,7 +45,7 @@ fn paused(
         }
     };
     let said = conditions::new(MOVEMENT_PAUSED, status, reason, &message, now);
-    conditions::is_news(cluster.condition(MOVEMENT_PAUSED), &said).then_some(said)
+    conditions::is_update(cluster.condition(MOVEMENT_PAUSED), &said).then_some(said)
 }
 
 /// Returns the drain of a cluster, or else its cordon, if it stands and nobody is recorded for it,
@@ -86,7 +86,7 @@ fn last_order(cluster: &Cluster, now: Timestamp) -> Option<Condition> {
     let done = Some(&*last.change).filter(|it| !it.is_empty());
     let message = format!("{} {last}", done.unwrap_or(usual));
     let said = conditions::new(LAST_ORDER, conditions::TRUE, reason, &message, now);
-    conditions::is_news(cluster.condition(LAST_ORDER), &said).then_some(said)
+    conditions::is_update(cluster.condition(LAST_ORDER), &said).then_some(said)
 }
 
 /// Writes the conditions, each with an event, where they are news.

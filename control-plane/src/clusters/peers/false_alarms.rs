@@ -160,7 +160,7 @@ impl World {
     fn step(&mut self, second: u64, fault: &Fault) {
         let (now, instant) = (at(second), self.begun + Duration::from_secs(second));
         let is_on = (BEGIN..fault.end).contains(&second);
-        let mut is_news = self.again.is_some_and(|again| again <= now);
+        let mut is_update = self.again.is_some_and(|again| again <= now);
         for (place, member) in self.members.iter_mut().enumerate() {
             if is_on && fault.dead.contains(&place) {
                 continue;
@@ -188,7 +188,7 @@ impl World {
                 let ready = conditions::new(READY, TRUE, "ClusterReady", "", now);
                 if conditions::set(&mut status.conditions, ready.clone()) {
                     member.liveness.ready(Some(&ready), instant);
-                    is_news = true;
+                    is_update = true;
                 }
             }
             if !std::mem::take(&mut member.has_report) {
@@ -196,23 +196,23 @@ impl World {
             }
             for (peer, (sight, _)) in &member.sights {
                 let report = sight.condition(&format!("m{peer}"), now);
-                is_news |= report.is_some_and(|it| conditions::set(&mut status.conditions, it));
+                is_update |= report.is_some_and(|it| conditions::set(&mut status.conditions, it));
             }
         }
         for member in &mut self.members {
             if let Verdict::Silent(silence) = member.liveness.judge(GRACES, instant) {
                 let ready = silence.condition(now);
                 let status = member.cluster.status.as_mut().unwrap();
-                is_news |= conditions::set(&mut status.conditions, ready.clone());
+                is_update |= conditions::set(&mut status.conditions, ready.clone());
                 member.liveness.wrote(ready);
             }
         }
-        if is_news {
+        if is_update {
             self.tell(now);
         }
         for member in &mut self.members {
             for (policy, followed) in self.policies.iter().zip(&mut member.followed) {
-                if is_news || followed.again.is_some_and(|again| again <= now) {
+                if is_update || followed.again.is_some_and(|again| again <= now) {
                     followed.taint(&mut member.cluster, policy, second);
                 }
             }

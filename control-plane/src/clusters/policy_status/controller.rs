@@ -66,10 +66,10 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
             let Change::Applied { old, new } = change else {
                 return None;
             };
-            let is_news = old
+            let is_update = old
                 .as_ref()
                 .is_none_or(|old| is_other_policy(old, new) || old.status != new.status);
-            is_news.then_some(())
+            is_update.then_some(())
         })
         .run(tasks, 1, statuses, |fleet, statuses, ()| async move {
             Ok::<_, Infallible>(statuses.update(&fleet).await)

@@ -45,9 +45,9 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         .gathers(GATHERED, &fleet.clusters, |fleet, change| match change {
             Change::Applied { old, new } => {
                 let is_told = |it: &Cluster| it.condition(WORKLOADS_HEALTHY).cloned();
-                let is_news = old.as_ref().is_none_or(|old| is_told(old) != is_told(new));
+                let is_update = old.as_ref().is_none_or(|old| is_told(old) != is_told(new));
                 let concerns_us = limits(fleet).is_some() || is_told(new).is_some();
-                (is_news && concerns_us).then(|| new.name_any())
+                (is_update && concerns_us).then(|| new.name_any())
             }
             Change::Deleted { .. } => None,
         })

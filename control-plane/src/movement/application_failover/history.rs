@@ -170,7 +170,7 @@ impl History {
     /// Returns the last move if the condition is older than it, so that the move was not told yet.
     /// Of two moves without anything between them, the condition keeps the time of the first, and
     /// its message says which one it is about.
-    pub fn untold(&self, told: Option<&Condition>) -> Option<&Move> {
+    pub fn to_publish(&self, told: Option<&Condition>) -> Option<&Move> {
         let (at, last) = (self.last_move?, self.last.as_ref()?);
         let is_before = |told: &Condition| {
             told.last_transition_time.0.as_second() < at.as_second()
@@ -285,7 +285,7 @@ mod tests {
         };
         let moved = History::read(moved.write().as_deref());
         let condition = |status, minute| conditions::new("C", status, "R", "", at(minute));
-        for (told, is_untold) in [
+        for (told, is_unpublished) in [
             (None, true),
             (Some(condition("True", 9)), true),
             // The story of a former move, whose status was the same.
@@ -299,9 +299,13 @@ mod tests {
             (Some(condition("True", 10)), false),
             (Some(condition("True", 11)), false),
         ] {
-            assert_eq!(moved.untold(told.as_ref()).is_some(), is_untold, "{told:?}");
+            assert_eq!(
+                moved.to_publish(told.as_ref()).is_some(),
+                is_unpublished,
+                "{told:?}"
+            );
         }
-        assert_eq!(History::default().untold(None), None);
+        assert_eq!(History::default().to_publish(None), None);
         let later = moved.with_health(Since::new(), at(70));
         assert_eq!(later, History::default());
     }

@@ -133,7 +133,7 @@ impl ConditionWriter {
         let Some(book) = self.book(fleet, &key, binding.as_ref()) else {
             return Ok(Next::Done);
         };
-        if book.untold().next().is_none() {
+        if book.to_publish().next().is_none() {
             return Ok(next(book.ripens(Instant::now())));
         }
         let notes = book.notes();
@@ -150,7 +150,7 @@ impl ConditionWriter {
                 Written::Done(after) => {
                     let (before, after) = (&binding.metadata, &after.metadata);
                     self.written.written(key.clone(), before, after, ());
-                    book.untold()
+                    book.to_publish()
                         .for_each(|note| publish(fleet, binding.as_ref(), note));
                 }
                 Written::Overtaken => {
@@ -161,7 +161,7 @@ impl ConditionWriter {
             }
         } else {
             // The condition says the same of what is pending; that a cluster was left is an event.
-            book.untold()
+            book.to_publish()
                 .filter(|note| note.is_eviction())
                 .for_each(|note| publish(fleet, binding.as_ref(), note));
         }

@@ -128,9 +128,9 @@ impl PendingNotes {
     }
 
     /// Returns the notes that were not written yet.
-    pub fn untold(&self) -> impl Iterator<Item = &Note> {
-        let untold = self.0.iter().filter(|entry| entry.told.is_none());
-        untold.map(|entry| &entry.note)
+    pub fn to_publish(&self) -> impl Iterator<Item = &Note> {
+        let to_publish = self.0.iter().filter(|entry| entry.told.is_none());
+        to_publish.map(|entry| &entry.note)
     }
 
     /// Returns how long the present message of the condition is left as it is. A process that has
@@ -142,7 +142,7 @@ impl PendingNotes {
             // A pause, say, may have ended meanwhile.
             return None;
         }
-        let untold = || self.0.iter().filter(|entry| entry.told.is_none());
+        let to_publish = || self.0.iter().filter(|entry| entry.told.is_none());
         let is_said = |entry: &Entry| {
             let Note { cluster, state } = &entry.note;
             entry.first.is_some()
@@ -153,7 +153,8 @@ impl PendingNotes {
         let wait = LONGEST_START.saturating_sub(now.duration_since(since));
         // The condition does not speak of clusters that it need not leave while there is another.
         let is_silent = |entry: &Entry| matches!(entry.note.state, EvictionState::Stays { .. });
-        let is_known = untold().all(|it| is_said(it) || is_silent(it)) && untold().any(is_said);
+        let is_known =
+            to_publish().all(|it| is_said(it) || is_silent(it)) && to_publish().any(is_said);
         (!wait.is_zero() && is_known).then_some(wait)
     }
 
@@ -251,17 +252,17 @@ pub(super) mod tests {
         let news = book.take(nowhere("m1", "5 are full"), later(20));
         assert_eq!(news, WriteAt::None, "that is awaited already");
         book.ripen(later(299));
-        assert_eq!(book.untold().count(), 0);
+        assert_eq!(book.to_publish().count(), 0);
         assert_eq!(book.ripens(later(299)), Some(Duration::from_secs(1)));
         book.ripen(later(300));
-        let untold: Vec<&Note> = book.untold().collect();
-        assert_eq!(untold, [&nowhere("m1", "5 are full")]);
+        let to_publish: Vec<&Note> = book.to_publish().collect();
+        assert_eq!(to_publish, [&nowhere("m1", "5 are full")]);
         book.told(&book.notes(), later(300));
         let news = book.take(nowhere("m1", "6 are full"), later(310));
         assert_eq!(news, wait, "and so on");
         book.take(nowhere("m1", "5 are full"), later(320));
         book.ripen(later(600));
-        assert_eq!(book.untold().count(), 0, "it is as it was told");
+        assert_eq!(book.to_publish().count(), 0, "it is as it was told");
         assert_eq!(book.ripens(later(600)), None);
     }
 
@@ -322,8 +323,8 @@ pub(super) mod tests {
             "m2" => Revision::Over(EvictionState::Recovered),
             _ => Revision::Forgotten,
         });
-        let untold: Vec<&Note> = book.untold().collect();
-        assert_eq!(untold, [&note("m2", EvictionState::Recovered)]);
+        let to_publish: Vec<&Note> = book.to_publish().collect();
+        assert_eq!(to_publish, [&note("m2", EvictionState::Recovered)]);
         assert_eq!(book.notes().len(), 2);
     }
 
@@ -335,14 +336,14 @@ pub(super) mod tests {
         book.take(nowhere("m2", "full"), now);
         book.told(&book.notes(), now);
         book.take(note("m1", EvictionState::Recovered), now);
-        let untold: Vec<&Note> = book.untold().collect();
-        assert_eq!(untold, [&note("m1", EvictionState::Recovered)]);
+        let to_publish: Vec<&Note> = book.to_publish().collect();
+        assert_eq!(to_publish, [&note("m1", EvictionState::Recovered)]);
         assert_eq!(book.notes().len(), 2, "the condition speaks of both");
         let written = book.notes();
         book.take(nowhere("m1", "full"), now);
         book.told(&written, now);
         assert_eq!(
-            book.untold().count(),
+            book.to_publish().count(),
             1,
             "what came meanwhile is written, too"
         );

@@ -240,14 +240,14 @@ fn concerned(keeping: &Since<BindingKey>, change: &Change<AnyBinding>) -> Option
     };
     // As a rule the Works of a binding that is gone went before it; without its finalizer they did
     // not.
-    let is_news = change.differs(|old, new| {
+    let is_update = change.differs(|old, new| {
         let (was, is) = (&old.metadata, &new.metadata);
         was.generation != is.generation
             || was.labels != is.labels
             || was.deletion_timestamp.is_some() != is.deletion_timestamp.is_some()
             || conditions(old) != conditions(new)
     });
-    (is_news || keeping.has(&key)).then_some(key)
+    (is_update || keeping.has(&key)).then_some(key)
 }
 
 /// Urgency with which a binding is reconciled, by what its Works lack. The most urgent comes last.

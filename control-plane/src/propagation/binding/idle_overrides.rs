@@ -48,15 +48,15 @@ fn edited(fleet: &Fleet, change: &Change<AnyOverridePolicy>) -> Option<PolicyKey
         return None;
     };
     let namespace = new.metadata.namespace.as_deref();
-    let is_news = match old {
+    let is_update = match old {
         Some(old) => old.spec != new.spec,
         // One of the first list is not new.
         None => fleet.override_policies.of(namespace).is_synced(),
     };
     // The process that leads tells of what is edited while this one stands by.
-    let is_news = is_news && fleet.leadership.is_current();
+    let is_update = is_update && fleet.leadership.is_current();
     let name = new.metadata.name.as_deref().unwrap_or_default();
-    is_news.then(|| PolicyKey::new(namespace, name))
+    is_update.then(|| PolicyKey::new(namespace, name))
 }
 
 fn look_through(fleet: &Fleet, key: &PolicyKey) -> Next {

@@ -49,10 +49,10 @@ fn wake(
     if change.differs(|old, new| deletion(old) != deletion(new)) {
         followers.objects(key).into_iter().for_each(&mut wake);
     }
-    let is_news = |old: &CachedWork, new: &CachedWork| {
+    let is_update = |old: &CachedWork, new: &CachedWork| {
         !new.reports_as(old) || new.metadata.annotations != old.metadata.annotations
     };
-    if change.differs(is_news) {
+    if change.differs(is_update) {
         let workloads = followers.of(key);
         if !workloads.is_empty() {
             wake(key.clone());

@@ -77,7 +77,7 @@ impl Detector {
         let Lookup::Found(template) = self.fleet.templates.get(key) else {
             return;
         };
-        if self.memory().is_news(key, &note) {
+        if self.memory().is_update(key, &note) {
             let (events, about) = (&self.fleet.events, template.reference(key));
             events.publish_about(about, EventType::Warning, "ApplyPolicyFailed", note);
         }

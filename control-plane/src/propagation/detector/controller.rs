@@ -92,7 +92,7 @@ pub(super) struct Memory {
 
 impl Memory {
     /// Notes what is told of a template; whether it is something else than was told last.
-    pub(super) fn is_news(&mut self, key: &TemplateKey, note: &str) -> bool {
+    pub(super) fn is_update(&mut self, key: &TemplateKey, note: &str) -> bool {
         let known = self.told.insert(key.clone(), note.to_owned());
         known.as_deref() != Some(note)
     }
@@ -463,7 +463,7 @@ impl Detector {
     fn report(&self, key: &TemplateKey, template: &Template, policy: &Policy, error: &Error) {
         let note = error.to_string();
         self.refuse(key, policy, note.clone());
-        if !self.memory().is_news(key, &note) {
+        if !self.memory().is_update(key, &note) {
             return;
         }
         tracing::warn!(template = %key, policy = %policy.key(), error = note, "cannot propagate");

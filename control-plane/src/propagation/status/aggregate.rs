@@ -188,11 +188,11 @@ pub fn patch(
     };
     let mut all = held.conditions.clone();
     let told = conditions::new(condition::FULLY_APPLIED, word, reason, message, now);
-    let mut is_news = conditions::set(&mut all, told);
+    let mut is_update = conditions::set(&mut all, told);
     if let Some(fenced) = fenced {
-        is_news |= conditions::set(&mut all, fenced);
+        is_update |= conditions::set(&mut all, fenced);
     }
-    if is_news {
+    if is_update {
         status.insert("conditions".to_owned(), json!(all));
     }
     if status.is_empty() {

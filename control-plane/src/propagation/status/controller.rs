@@ -94,13 +94,13 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         })
         .watches(&*fleet.interpreters, Fleet::interpreted_anew)
         .gathers(GATHERING, &fleet.works, |_, change| {
-            let is_news = change.differs(|old, new| {
+            let is_update = change.differs(|old, new| {
                 !new.reports_as(old)
                     || owner_id(new) != owner_id(old)
                     || old.metadata.deletion_timestamp.is_some()
                         != new.metadata.deletion_timestamp.is_some()
             });
-            binding_of(change.object()).filter(|_| is_news)
+            binding_of(change.object()).filter(|_| is_update)
         })
         .gathers(GATHERING, &fleet.templates, |fleet, news| {
             let concerns_us = match news.event {

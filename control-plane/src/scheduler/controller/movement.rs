@@ -345,9 +345,9 @@ impl Scheduler {
         let mut waits = self.movement.waits.lock();
         let wait = waits.entry(key.clone()).or_default();
         wait.is_paused = is_paused;
-        let is_news = wait.report.replace(report.clone()).as_ref() != Some(&report);
+        let is_update = wait.report.replace(report.clone()).as_ref() != Some(&report);
         drop(waits);
-        if is_news {
+        if is_update {
             tracing::info!(binding = %key, reason = verdict.reason, "{}", verdict.message);
             if is_paused {
                 fleet.warn(binding, "MovementPaused", verdict.message);

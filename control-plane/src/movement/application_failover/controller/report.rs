@@ -48,8 +48,8 @@ impl Applications {
         let moved = known.and_then(|it| it.moved).map(FailoverState::Left);
         let state = moved.or(state).or_else(|| match was_told {
             _ if is_said => None,
-            told if history.untold(told).is_some() => {
-                history.untold(told).cloned().map(FailoverState::Left)
+            told if history.to_publish(told).is_some() => {
+                history.to_publish(told).cloned().map(FailoverState::Left)
             }
             Some(told) if is_not_followed(told) => Some(FailoverState::Followed),
             Some(told) if told.status == "True" => Some(FailoverState::Recovered),

@@ -177,7 +177,7 @@ impl Evictor {
     /// since the cluster recovered, or the workload was moved.
     pub(super) fn report_missed(&mut self, binding: &AnyBinding) {
         let conditions = &binding.status().conditions;
-        if let Some(Note { cluster, state }) = untold(binding) {
+        if let Some(Note { cluster, state }) = to_publish(binding) {
             return self.note(self.key_of(binding), &cluster, state);
         }
         let Some(told) = conditions::get(conditions, CONDITION) else {
@@ -215,7 +215,7 @@ impl Evictor {
             return;
         };
         let state = if binding.spec.target(cluster).is_none() {
-            let evicted = untold(&binding).filter(|note| note.cluster == cluster);
+            let evicted = to_publish(&binding).filter(|note| note.cluster == cluster);
             evicted.map_or(EvictionState::Moved, |note| note.state)
         } else if self.fleet.get(cluster).is_some() {
             EvictionState::Recovered
@@ -309,7 +309,7 @@ impl Evictor {
 }
 
 /// Returns the note of the last eviction of a workload, if it has not been told yet.
-fn untold(binding: &AnyBinding) -> Option<Note> {
+fn to_publish(binding: &AnyBinding) -> Option<Note> {
     let record = Record::read(binding.metadata.annotations.as_ref())?;
     let told = record.is_told(&binding.status().conditions);
     (!told).then(|| record.note())

@@ -104,9 +104,9 @@ impl Evictor {
             Ok(rate) => self.limits.set(name, rate, now.tick),
             Err(fault) => {
                 let known = self.limits.budgets.get(name);
-                let is_news = known.is_none_or(|it| it.per_second() > 0.0);
+                let is_update = known.is_none_or(|it| it.per_second() > 0.0);
                 self.limits.set(name, Some(0.0), now.tick);
-                if is_news && self.open {
+                if is_update && self.open {
                     self.report_rate(&Arc::from(cluster.name_any()), &fault.to_string());
                 }
             }
