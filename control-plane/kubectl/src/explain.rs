@@ -121,8 +121,8 @@ async fn asked(
         Err(error) => vec![format!("not known: works cannot be listed: {error}")],
     };
     let answer = Answer::about(binding, &snapshot, rules);
-    let returns = failback::told(binding, &snapshot, settings, now);
-    let suspended = suspension::told(&client, binding).await;
+    let returns = failback::sentences(binding, &snapshot, settings, now);
+    let suspended = suspension::describe(&client, binding).await;
     let answer = Answer {
         old_copies,
         paused,

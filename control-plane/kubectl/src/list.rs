@@ -28,7 +28,7 @@ pub(super) async fn all<K>(api: Api<K>) -> Result<Vec<K>, String>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
 {
-    Ok(told(readable(api, &(), Part::Whole).await?))
+    Ok(warn_unreadable(readable(api, &(), Part::Whole).await?))
 }
 
 /// Returns the bindings of a scope, in a namespace or in all, as [`all`] does.
@@ -36,11 +36,11 @@ pub(super) async fn bindings_of(
     api: Api<AnyBinding>,
     scope: ResourceScope,
 ) -> Result<Vec<AnyBinding>, String> {
-    Ok(told(readable(api, &scope, Part::Whole).await?))
+    Ok(warn_unreadable(readable(api, &scope, Part::Whole).await?))
 }
 
 /// Returns the objects that can be read, and warns people of the others.
-fn told<K>((found, unreadable): (Vec<K>, Vec<String>)) -> Vec<K> {
+fn warn_unreadable<K>((found, unreadable): (Vec<K>, Vec<String>)) -> Vec<K> {
     for told in unreadable {
         eprintln!("Warning: {told}");
     }
@@ -57,7 +57,7 @@ enum Part {
 /// Returns the metadata of the Works in a namespace, or of all of them: what they carry is most of
 /// what a fleet API stores.
 pub(super) async fn works(api: Api<PartialObjectMeta<Work>>) -> Result<Vec<ObjectMeta>, String> {
-    let works = told(readable(api, &(), Part::Metadata).await?);
+    let works = warn_unreadable(readable(api, &(), Part::Metadata).await?);
     Ok(works.into_iter().map(|it| it.metadata).collect())
 }
 

@@ -133,9 +133,9 @@ pub(super) fn state_of(cluster: Option<&Cluster>) -> Option<&'static str> {
     }
 }
 
-/// Tells where old copies may still run, such as `3 old copies not confirmed gone in member1
+/// Returns where old copies may still run, such as `3 old copies not confirmed gone in member1
 /// (silent): ` and the workloads; `none` if there are none.
-pub(super) fn told(all: &[InCluster]) -> String {
+pub(super) fn describe(all: &[InCluster]) -> String {
     let each = all.iter().take(CLUSTERS).map(|it| {
         let copies = match it.copies {
             1 => "1 old copy".to_owned(),
@@ -245,13 +245,13 @@ pub(super) mod tests {
         let fleet = fleet.map(|(name, ready)| cluster(name, ready));
         let none = BTreeSet::new();
         assert_eq!(
-            told(&by_cluster(&old, |it| it.name.clone(), &fleet, &none)),
+            describe(&by_cluster(&old, |it| it.name.clone(), &fleet, &none)),
             "2 old copies not confirmed gone in m1 (silent): api, web; \
              1 old copy not confirmed gone in m2 (being removed): web; \
              1 old copy not confirmed gone in m3 (not ready): web; and 1 in 1 other cluster"
         );
         assert_eq!(state("m4", &fleet, &none), Some("not in the fleet"));
-        assert_eq!(told(&[]), "none");
+        assert_eq!(describe(&[]), "none");
         let unheard = BTreeSet::from(["m2".to_owned()]);
         assert_eq!(state("m2", &fleet, &unheard), Some(SILENT));
     }

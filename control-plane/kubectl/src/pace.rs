@@ -36,7 +36,7 @@ impl Pace {
     /// `would count`.
     pub fn stopped(&self, count: &str) -> Option<String> {
         let what = "nothing leaves until fewer do";
-        (self.band == Band::Stopped).then(|| self.told(count, what))
+        (self.band == Band::Stopped).then(|| self.sentence(count, what))
     }
 
     /// Returns a warning if so much of the fleet would count as failed that the rate drops.
@@ -44,12 +44,12 @@ impl Pace {
         let count = "would count";
         match self.band {
             Band::Primary => None,
-            Band::Secondary => Some(self.told(count, "workloads leave at the secondary rate")),
+            Band::Secondary => Some(self.sentence(count, "workloads leave at the secondary rate")),
             Band::Stopped => self.stopped(count),
         }
     }
 
-    fn told(&self, count: &str, what: &str) -> String {
+    fn sentence(&self, count: &str, what: &str) -> String {
         let FleetHealth { total, failed } = self.health;
         format!(
             "{failed} of {total} clusters {count} as failed, drained ones included: {what} (--unhealthy-cluster-threshold)"

@@ -11,7 +11,7 @@ use muster_shared::watch::Presence;
 
 /// Returns a sentence for each cluster that the workload left because of a taint: whether and when
 /// it returns there.
-pub(super) fn told(
+pub(super) fn sentences(
     binding: &AnyBinding,
     snapshot: &Snapshot,
     settings: &Settings,
@@ -82,7 +82,7 @@ mod tests {
             let flags: Vec<String> = flags.iter().map(|it| (*it).to_owned()).collect();
             let settings = Settings::of_flags(&flags).unwrap();
             let now = "2026-01-01T00:15:00Z".parse().unwrap();
-            told(&binding, &snapshot(&[home]), &settings, now).join("\n")
+            sentences(&binding, &snapshot(&[home]), &settings, now).join("\n")
         };
         let on = &["--feature-gates=Failover=true"][..];
         let fails = |home: &mut Value| home["status"]["conditions"][0]["status"] = json!("Unknown");

@@ -13,7 +13,7 @@ const MOST_NAMED: usize = 5;
 
 /// Returns where the copies of a workload are left as they are, and by whose order as far as its
 /// policy can be read; `None` if they are not.
-pub(super) async fn told(client: &Client, binding: &AnyBinding) -> Option<String> {
+pub(super) async fn describe(client: &Client, binding: &AnyBinding) -> Option<String> {
     let place = place(binding.spec.suspension.as_ref()?)?;
     let policy = policy(client, binding).await;
     Some(place + &policy.as_ref().map_or_else(String::new, author))

@@ -146,7 +146,7 @@ fn perhaps(report: &Report, who: &str, now: Timestamp) -> Vec<String> {
 /// Returns which workloads may run twice.
 pub(super) fn twice(report: &Report) -> String {
     let old = report.old_copies.as_deref().filter(|_| !report.is_blind);
-    old.map_or_else(|| "not known".to_owned(), old_copies::told)
+    old.map_or_else(|| "not known".to_owned(), old_copies::describe)
 }
 
 fn are(group: &Group, thing: &str) -> String {
