@@ -90,7 +90,7 @@ fn text(report: &Report, now: Timestamp, limits: Limits) -> String {
         text.push('\n');
     };
     line(report.summary.line());
-    for (name, words) in report.summary.told() {
+    for (name, words) in report.summary.lines() {
         line(format!("{:<12}{words}", format!("{name}:")));
     }
     for unread in &report.unread {
@@ -196,7 +196,7 @@ fn waiting(head: &str, all: &[Waiting], now: Timestamp, limits: Limits) -> Strin
             ago(it.since, now),
             it.next
                 .as_ref()
-                .map_or_else(|| "-".to_owned(), |it| it.told(now)),
+                .map_or_else(|| "-".to_owned(), |it| it.sentence(now)),
             // A terminal may cut the line: what it means comes first, the taints after it.
             it.why.as_ref().map_or_else(
                 || it.message.clone(),

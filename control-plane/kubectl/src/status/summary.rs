@@ -75,7 +75,7 @@ impl Summary {
     }
 
     /// Returns what follows the line, each with its name.
-    pub fn told(&self) -> [(&'static str, String); 4] {
+    pub fn lines(&self) -> [(&'static str, String); 4] {
         let stop = self.stop.as_ref();
         let stop = stop.map_or_else(String::new, |it| format!(". {it}"));
         [
@@ -89,7 +89,7 @@ impl Summary {
     /// Returns the summary of a report.
     pub fn of(report: &Report, now: Timestamp) -> Self {
         let (severity, sentence) = happened(report, now);
-        let (lost, service) = service::told(report, now);
+        let (lost, service) = service::describe(report, now);
         Self {
             severity,
             sentence,
@@ -97,7 +97,7 @@ impl Summary {
             service,
             twice: service::twice(report),
             stop: advice::stop(report),
-            next: report.next.told(now),
+            next: report.next.sentence(now),
             advice: advice::advice(report, severity, lost),
         }
     }

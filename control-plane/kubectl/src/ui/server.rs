@@ -239,7 +239,7 @@ pub(super) async fn answer(
         }
         Ok(Target::Ask(ask)) => {
             let answer = answers.get(&ask).await;
-            told(&answer, request)
+            respond(&answer, request)
         }
     };
     let headers = response.headers_mut();
@@ -262,8 +262,8 @@ pub(super) async fn answer(
     response
 }
 
-/// Returns what was said; without its text if whoever asks has it already.
-fn told(answer: &Answer, request: &Parts) -> Response<Bytes> {
+/// Returns the response with an answer; without its text if the client has it already.
+fn respond(answer: &Answer, request: &Parts) -> Response<Bytes> {
     let age = Instant::now().duration_since(answer.read).as_secs();
     let tag = format!("\"{}\"", answer.number);
     let is_known = request

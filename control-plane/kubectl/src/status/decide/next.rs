@@ -30,8 +30,8 @@ impl Next {
         }
     }
 
-    /// Tells the event, and when it comes if that is known.
-    pub fn told(&self, now: Timestamp) -> String {
+    /// Returns the event, and when it comes if that is known, as a sentence.
+    pub fn sentence(&self, now: Timestamp) -> String {
         let Self { words, seconds } = self;
         match seconds {
             Some(seconds) => format!("{}: {words}", coming(*seconds, now)),
@@ -288,7 +288,7 @@ fn of_fleet(report: &Report, pauses: &[Pause]) -> Next {
             soonest.or_else(|| all.first()).map(|it| (*it).clone())
         }
     };
-    let backs = report.left.iter().filter_map(|it| it.told(report));
+    let backs = report.left.iter().filter_map(|it| it.next(report));
     let backs: Vec<Next> = backs.collect();
     match (next, &backs[..]) {
         (Some(next), []) => next,
@@ -319,7 +319,7 @@ fn of_fleet(report: &Report, pauses: &[Pause]) -> Next {
 impl super::Left {
     /// Returns what becomes of workloads that left a cluster; `None` while it is not ready and they
     /// stay where they are.
-    fn told(&self, report: &Report) -> Option<Next> {
+    fn next(&self, report: &Report) -> Option<Next> {
         let Self {
             cluster,
             returning,

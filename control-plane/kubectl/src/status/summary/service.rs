@@ -27,7 +27,7 @@ pub(in super::super) enum Lost {
 }
 
 /// Returns whether some workload is without service, and the sentence that says which.
-pub(super) fn told(report: &Report, now: Timestamp) -> (Lost, String) {
+pub(super) fn describe(report: &Report, now: Timestamp) -> (Lost, String) {
     let service = &report.service;
     if report.is_refused() {
         return (Lost::Unknown, "not known".to_owned());

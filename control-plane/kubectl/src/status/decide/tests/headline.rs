@@ -284,7 +284,7 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
             let line = ["kubectl-muster"].into_iter().chain(words.split(' '));
             crate::line::parse(line.map(str::to_owned)).unwrap();
         }
-        let [told_service, told_next, told_advice, _] = summary.told();
+        let [told_service, told_next, told_advice, _] = summary.lines();
         let found = [told_service.1, told_next.1, told_advice.1];
         assert_eq!(found, [service.to_owned(), next.to_owned(), advice], "{what}");
     }
@@ -566,7 +566,7 @@ fn what_many_lost_clusters_have_in_common_is_advised_with_a_list_of_them_alone()
         });
         decide(&snapshot(clusters.collect(), Vec::new()))
             .summary
-            .told()[2]
+            .lines()[2]
             .1
             .clone()
     };

@@ -77,7 +77,7 @@ fn the_loss_of_a_region_of_a_large_fleet_is_told_as_that_and_in_a_bounded_answer
     if let Some(file) = std::env::var_os("MUSTER_LARGE_STATUS") {
         std::fs::write(file, text).unwrap();
     }
-    let told: Vec<String> = report.summary.told().into_iter().map(|it| it.1).collect();
+    let told: Vec<String> = report.summary.lines().into_iter().map(|it| it.1).collect();
     assert_eq!(
         report.summary.line(),
         "ALARM: 100 of 3500 clusters silent at once for 5 min 40 s (last heard 00:04:20Z), 80 of them in region-03 (of 100 there): 1600 of 2800 workloads run elsewhere, 1200 wait for their turn, at the pace of the fleet"
