@@ -38,7 +38,7 @@ pub enum Error {
     #[error("signing request {0:?} went without an answer")]
     Gone(String),
     /// The issued certificate does not match the request.
-    #[error("what was issued for signing request {0:?} is of no use: {1}")]
+    #[error("the certificate for signing request {0:?} cannot be used: {1}")]
     Useless(String, Useless),
 }
 

@@ -44,7 +44,9 @@ enum Error {
     Stranger(String, String),
     #[error(transparent)]
     Asking(#[from] asking::Error),
-    #[error("nobody has answered signing request {0:?} for {PATIENCE:?}: still waiting for it")]
+    #[error(
+        "signing request {0:?} has not been answered for {PATIENCE:?}: still waiting for an answer"
+    )]
     Unanswered(String),
     #[error(
         "a certificate issued just now ends at {1:.0}, which is soon or past by this machine's clock ({0:.0}): one of the two \

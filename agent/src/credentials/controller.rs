@@ -56,7 +56,7 @@ pub(super) enum Error {
     Taken(String, String),
     #[error("the member has written no token into Secret {0:?} for {TOKEN_GRACE:?}")]
     NoToken(String),
-    #[error("it is not clear whose the account is: {0}")]
+    #[error("it is not clear to which fleet the account belongs: {0}")]
     Unclear(Foreign),
 }
 

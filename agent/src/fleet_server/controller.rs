@@ -360,7 +360,7 @@ impl Choice {
 
     /// Ends the tasks of the agent, whose caches are those of a store that is not obeyed any more.
     fn begin_anew(&self, why: &str) {
-        tracing::warn!(why, "the agent begins anew");
+        tracing::warn!(why, "the agent starts again");
         self.setup.fleet.set_gate(Gate::Closed(why.into()));
         self.publish_in_member(EventType::Warning, "FleetStoreChanged", why);
         self.setup.restart.is_due.store(true, Ordering::SeqCst);

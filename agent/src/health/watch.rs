@@ -54,12 +54,12 @@ pub async fn watch(
                     returned.notify_one();
                 }
                 match &observation {
-                    Observation::Ready => tracing::info!("the member is well"),
+                    Observation::Ready => tracing::info!("the member is healthy"),
                     Observation::Refused { code } => {
                         tracing::warn!(code, "the member refuses the agent's credentials");
                     }
                     Observation::NotReady { code } => {
-                        tracing::warn!(code, "the member answers that it is not well");
+                        tracing::warn!(code, "the member answers that it is not healthy");
                     }
                     Observation::Unreachable { cause } => {
                         tracing::warn!(cause, "the member does not answer");

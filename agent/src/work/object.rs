@@ -363,7 +363,7 @@ impl Objects {
                 namespace: key.namespace.clone(),
             };
             self.member.patch(&key, &patch).await?;
-            tracing::info!(object = %key, "released with what has made it");
+            tracing::info!(object = %key, "released with its owner");
         }
         Ok(())
     }

@@ -161,7 +161,7 @@ impl Partings {
         if let Some(reason) = &self.parted_unknown {
             let _ = writeln!(
                 text,
-                "Not known: whether workloads would be parted from what they refer to: {reason}"
+                "Not known: whether workloads would be separated from what they refer to: {reason}"
             );
         }
         let all = self.parted.len();
@@ -169,11 +169,11 @@ impl Partings {
             0 => return text,
             1 => writeln!(
                 text,
-                "Warning: 1 workload would be parted from what it refers to, because its policy does not set propagateDeps"
+                "Warning: 1 workload would be separated from what it refers to, because its policy does not set propagateDeps"
             ),
             _ => writeln!(
                 text,
-                "Warning: {all} workloads would be parted from what they refer to, because their policies do not set propagateDeps"
+                "Warning: {all} workloads would be separated from what they refer to, because their policies do not set propagateDeps"
             ),
         };
         text.push_str(&indented(&self.parted));

@@ -148,7 +148,7 @@ pub struct Forecast {
     pub held: Vec<Left>,
     /// What would stay on a lost or drained cluster because nothing moves it.
     pub stays: Vec<Left>,
-    /// Workloads that would be parted from what they refer to.
+    /// Workloads that would be separated from what they refer to.
     pub partings: Partings,
     /// The room of the clusters that are left.
     pub room: Vec<Room>,

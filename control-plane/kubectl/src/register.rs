@@ -247,7 +247,7 @@ async fn certify(
         match asked.answer(&requests, &[]).await {
             Ok(Some(certificate)) => return Ok((asked, certificate)),
             Ok(None) if is_late => bail!(
-                "nobody approved signing request {name:?} within {:?}. `kubectl describe csr {name}` at the fleet API says why the control plane left it; a person can approve it (`kubectl certificate approve {name}`), and then this command has to be run again with a token for {cluster:?}",
+                "signing request {name:?} was not approved within {:?}. `kubectl describe csr {name}` at the fleet API says why the control plane left it; a person can approve it (`kubectl certificate approve {name}`), and then this command has to be run again with a token for {cluster:?}",
                 *options.discovery_timeout,
                 name = asked.name
             ),

@@ -267,7 +267,7 @@ fn table(rows: &[Row], wide: bool, now: Timestamp) -> String {
     text
 }
 
-const NOT_READY: &str = "\n?: what a cluster reported last that is not ready now.";
+const NOT_READY: &str = "\n?: last report of a cluster that is not ready now.";
 const NOT_IN_SUM: &str = " It is not in the sum.\n";
 
 /// Returns the clusters that are ready as one row; `None` if that would say nothing, or if none is

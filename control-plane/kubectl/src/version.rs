@@ -150,7 +150,7 @@ impl Versions {
         let mut lines = vec![format!("Client:         {}", self.client)];
         if let Some(version) = &self.control_plane {
             let dead = self.dead_since.map_or_else(String::new, |since| {
-                format!(", which does not lead any more: nobody does since {since:.0}")
+                format!(", which does not lead any more: no control plane does since {since:.0}")
             });
             lines.push(format!("Control plane:  {version}{dead}"));
         }
@@ -259,7 +259,7 @@ mod tests {
         // A leader that is dead, and with it whoever would say which agents are.
         let text = of(Some(leader(OWN)), 500).table();
         for part in [
-            "which does not lead any more: nobody does since 2026-01-01T00:00:00Z\n",
+            "which does not lead any more: no control plane does since 2026-01-01T00:00:00Z\n",
             "Silent:         m1, m2: their agents may not run\n",
         ] {
             assert!(text.contains(part), "{part:?} is not in\n{text}");

@@ -318,7 +318,7 @@ impl Outlet {
         let api: Api<Failover> = Api::all(client.clone());
         let written = Written::of(merge(&api, &name, &patch).await);
         let title = format!("Failover {name}");
-        written.map_err(ApiError::of("note what was told in", &title))?;
+        written.map_err(ApiError::of("record the notices that were sent in", &title))?;
         Ok(())
     }
 }

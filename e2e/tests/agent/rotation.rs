@@ -191,7 +191,7 @@ async fn a_request_that_nobody_answers_is_told_once_and_waits() {
     sleep(Duration::from_mins(7)).await;
     assert_eq!(number_of_requests(&bench).await, 1);
     assert!((meter.sum(ROTATIONS, &["result=\"unanswered\""]) - 1.0).abs() < 0.1);
-    told(&bench, "nobody has answered").await;
+    told(&bench, "has not been answered").await;
     let before = bench.leases().get(MEMBER).await.unwrap();
     sleep(Duration::from_secs(10)).await;
     let now = bench.leases().get(MEMBER).await.unwrap();

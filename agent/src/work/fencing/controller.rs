@@ -259,7 +259,9 @@ impl Fencer {
         let is_due = |after| silence.is_due(after, Instant::now());
         if !is_due(self.setup.lease) {
             if rounds.end() {
-                tracing::info!("the lease is renewed again: what was stopped is looked at");
+                tracing::info!(
+                    "the lease is renewed again: checking the workloads that were stopped"
+                );
                 metrics::gauge!("muster_fenced_objects").set(0.0);
                 for work in self.setup.works.list() {
                     self.setup.to_apply.add(work.name_any());

@@ -286,11 +286,7 @@ impl Objects {
                     trouble.get_or_insert_with(|| format!("{} {name}: {error}", kind.kind));
                     continue;
                 }
-                tracing::warn!(
-                    kind = kind.kind,
-                    object = name,
-                    "stopped with what has made it"
-                );
+                tracing::warn!(kind = kind.kind, object = name, "stopped with its owner");
             }
         }
         trouble.map_or(Ok(running), Err)

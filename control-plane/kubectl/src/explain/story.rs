@@ -85,7 +85,7 @@ pub(super) fn remedies(
             "FailoverNotRequested" => format!("set spec.failover.cluster in {policy}, without which a taint of effect PreferNoExecute moves nothing"),
             "StoppedByThreshold" => "bring clusters back: nothing moves while more of them have failed than --unhealthy-cluster-threshold allows".to_owned(),
             "WaitingForRate" => "nothing: it is in the queue, which --resource-eviction-rate empties".to_owned(),
-            "MovedLately" => "mend the application: it has failed wherever it was, and is moved less and less often".to_owned(),
+            "MovedLately" => "repair the application: it failed in each cluster that it was in, and is moved less and less often".to_owned(),
             "Paused" => "end the pause: kubectl muster resume".to_owned(),
             "NotFenced" => "see to it that its old copy is stopped when its cluster is cut off: an agent that fences, or another purge mode than Directly".to_owned(),
             "GracefulEvictionDisabled" => "switch the feature gate GracefulEviction on, or choose another purge mode".to_owned(),
@@ -125,7 +125,7 @@ fn openings(attempts: &[Explanation]) -> Vec<String> {
     }
     let told = clusters.into_iter().map(|(filter, names)| {
         let what = REMEDIES.iter().find(|(name, _)| *name == filter);
-        let what = what.map_or("mend what the table says", |(_, what)| what);
+        let what = what.map_or("fix what the table shows", |(_, what)| what);
         format!("{}: {what}", listed(&names, MOST_NAMED))
     });
     told.collect()

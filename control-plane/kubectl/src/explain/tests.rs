@@ -94,7 +94,7 @@ Placed on: m1 (2), m5 (1)
 Leaving: m4 (TaintUntolerated, 3 replicas, since 2024-01-01T00:02:00Z)
 Scheduled=True since 2024-01-01T00:00:00Z: Success Binding has been scheduled successfully.
 Not scheduled here: spec.suspension.scheduling is true
-To be scheduled: nobody knows which placement was applied last
+To be scheduled: it is not known which placement was applied last
 
 CLUSTER  FITS  SCORE  CAPACITY  HOLDS  GIVEN  WHY
 m1       yes   100    10        2      5

@@ -192,7 +192,7 @@ pub(super) async fn resume(client: &Client, options: &Resuming) -> anyhow::Resul
         let _ = if changed {
             writeln!(told, "Movement out of {name} goes on")
         } else {
-            writeln!(told, "Movement out of {name} was not paused by itself")
+            writeln!(told, "Movement out of {name} was not paused on its own")
         };
     }
     Ok(told)

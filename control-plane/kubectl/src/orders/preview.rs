@@ -38,7 +38,7 @@ pub(super) struct Preview {
     /// Reasons why nothing would be moved now, whatever the state of the fleet.
     #[serde(flatten)]
     pub standstill: Standstill,
-    /// Workloads that would be parted from what they refer to.
+    /// Workloads that would be separated from what they refer to.
     #[serde(flatten)]
     pub partings: Partings,
 }

@@ -29,7 +29,7 @@ pub(super) struct Preview {
     pub stay: Vec<Line>,
     /// Workloads that cannot be placed anew, with the reason.
     pub refused: Vec<Line>,
-    /// Workloads that would be parted from what they refer to.
+    /// Workloads that would be separated from what they refer to.
     #[serde(flatten)]
     pub partings: Partings,
     /// Reasons why nothing would be moved now.

@@ -188,7 +188,7 @@ fn matters(report: &Report, now: Timestamp) -> Vec<(Severity, String)> {
     let mut all: Vec<(Severity, String)> = Vec::new();
     if report.nobody_leads() {
         let since = span(leader.renewed, now);
-        let words = "nothing moves, and nobody judges which clusters are silent";
+        let words = "nothing moves, and silent clusters are not noticed";
         all.push((
             Alarm,
             format!("no control plane leads for {since}: {words}"),

@@ -72,7 +72,7 @@ async fn attend(
     let housed = ensure_namespace(fleet, cluster).await;
     let told = duplicates::report_duplicate(fleet, cluster, identities)
         .await
-        .map_err(failed("tell of a second registration of", cluster));
+        .map_err(failed("report a second registration of", cluster));
     let noted = match monitoring(
         &cluster.spec.sync_mode,
         fleet.settings.connects_to_members(),
@@ -82,7 +82,7 @@ async fn attend(
     };
     let ordered = ordered::note(fleet, cluster)
         .await
-        .map_err(failed("tell of the orders about", cluster));
+        .map_err(failed("report the orders about", cluster));
     let next = kept?;
     housed.and(told).and(noted).and(ordered)?;
     Ok(next)

@@ -253,7 +253,7 @@ async fn release_work(fleet: &Fleet, cluster: &Cluster, work: &CachedWork) -> Re
     let patch = finalizers::release(&work.metadata, finalizer::WORK);
     let api = works_of(fleet, cluster);
     let released = Written::of(merge(&api, &work.name_any(), &patch).await);
-    released.map_err(failed("let go of the Works of", cluster))?;
+    released.map_err(failed("release the Works of", cluster))?;
     Ok(())
 }
 

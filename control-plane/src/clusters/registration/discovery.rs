@@ -38,7 +38,7 @@ pub enum Error {
         found: Vec<Hash>,
     },
     /// The ConfigMap is incomplete.
-    #[error("ConfigMap {NAMESPACE}/{NAME} is of no use: {0}")]
+    #[error("ConfigMap {NAMESPACE}/{NAME} cannot be used: {0}")]
     Useless(String),
     /// The signature was made with another secret.
     #[error(
@@ -47,7 +47,7 @@ pub enum Error {
     Forged,
     /// There is no signature, and no hash was given.
     #[error(
-        "ConfigMap {NAMESPACE}/{NAME} is not signed for this token: the token is unknown there or has expired, or nobody signs (controller bootstrapsigner of kube-controller-manager). With --discovery-token-ca-cert-hash no signature is needed"
+        "ConfigMap {NAMESPACE}/{NAME} is not signed for this token: the token is unknown there or has expired, or no controller signs (bootstrapsigner of kube-controller-manager). With --discovery-token-ca-cert-hash no signature is needed"
     )]
     Unsigned,
 }
@@ -292,7 +292,7 @@ mod tests {
     fn what_says_nothing_is_told() {
         for (text, words) in [
             (None, "no kubeconfig"),
-            (Some("{"), "is of no use"),
+            (Some("{"), "cannot be used"),
             (Some("{}"), "no authority"),
         ] {
             let data = text.map(|it: &str| (KEY.to_owned(), it.to_owned()));

@@ -86,7 +86,7 @@ pub enum Obstacle {
     #[error("{0} is not ready, so that its last report may be out of date")]
     Unheard(String),
     /// The cluster became ready a moment ago; its reports may be outdated.
-    #[error("{cluster} came back a moment ago: what it reports from {until:.0} on counts")]
+    #[error("{cluster} came back a moment ago: its reports count from {until:.0} on")]
     Returned {
         /// Name of the cluster.
         cluster: String,

@@ -49,7 +49,7 @@ pub async fn report_hold(
         }
         Err(error) => {
             let error = brief(&error);
-            tracing::debug!(binding = %key, error, "cannot tell what holds the new copies back");
+            tracing::debug!(binding = %key, error, "cannot report what holds the new copies back");
             false
         }
     }

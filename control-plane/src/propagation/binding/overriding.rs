@@ -267,7 +267,7 @@ fn change<'a>(
     let Some(cluster) = fleet.clusters.get(None, cluster) else {
         return Err(Error::Overrides {
             reason: format!(
-                "cluster {cluster} is not known, so that nobody can tell which override policies apply to it"
+                "cluster {cluster} is not known, and neither are the override policies that apply to it"
             ),
         });
     };

@@ -65,7 +65,7 @@ pub fn condition(
         return told(if waiting.is_stuck { STUCK } else { DATA }, &message);
     }
     conditions::is_true(before, DATA_PENDING).then(|| {
-        let message = "what waited for its data does not any more";
+        let message = "nothing waits for its data any more";
         conditions::new(DATA_PENDING, conditions::FALSE, READY, message, now)
     })
 }

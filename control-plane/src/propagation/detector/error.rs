@@ -20,6 +20,6 @@ pub(super) enum Error {
     PriorityClass { policy: PolicyKey, class: String },
     #[error("{failed} templates failed; the first: {first}")]
     Some { failed: usize, first: Box<Self> },
-    #[error("{binding} is there and cannot be read: mend or delete it")]
+    #[error("{binding} is there and cannot be read: repair or delete it")]
     Unreadable { binding: BindingKey },
 }

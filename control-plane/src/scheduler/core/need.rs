@@ -35,7 +35,7 @@ impl fmt::Display for Need {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::PlacementChanged => "its placement is not the one that was applied last",
-            Self::PlacementUnknown => "nobody knows which placement was applied last",
+            Self::PlacementUnknown => "it is not known which placement was applied last",
             Self::ReplicasChanged => "its clusters do not add up to its replicas",
             Self::RescheduleRequested => "a reschedule was requested",
             Self::NotDivided => "it is not divided, so each change may concern it",

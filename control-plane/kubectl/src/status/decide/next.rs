@@ -186,7 +186,10 @@ fn of(report: &Report, pauses: &[Pause], cluster: &str) -> Next {
     let stranded: usize = fates.map_or(0, |it| it.stranded.values().sum());
     if stranded > 0 {
         let who = count(stranded, "workload");
-        return format!("{who} cannot leave {cluster} until what keeps it there is mended").into();
+        return format!(
+            "{who} cannot leave {cluster} until the cause that keeps it there is fixed"
+        )
+        .into();
     }
     let starting = fates.map_or(0, |it| it.starting);
     if starting > 0 {

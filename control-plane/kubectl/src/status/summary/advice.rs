@@ -64,7 +64,7 @@ pub(super) fn advice(report: &Report, severity: Severity, lost: Lost) -> Advice 
     if is_network(report) {
         let deadline = saving(report).map_or_else(String::new, |it| format!(", for {it}"));
         let words = format!(
-            "mend the network of the fleet API (address, which is {} here, DNS, certificate, load balancer){deadline}; leave the clusters as they are; to see what is wrong",
+            "repair the network of the fleet API (address, which is {} here, DNS, certificate, load balancer){deadline}; leave the clusters as they are; to see what is wrong",
             report.server
         );
         return Advice::new(words, "kubectl muster check");
@@ -92,11 +92,14 @@ pub(super) fn advice(report: &Report, severity: Severity, lost: Lost) -> Advice 
     if let Some(first) = report.stranded.first() {
         return of_stranded(
             first,
-            "find out what keeps workloads from leaving, such as room or affinity, and mend it",
+            "find out what keeps workloads from leaving, such as room or affinity, and fix it",
         );
     }
     if let Some(first) = report.unplaced.first() {
-        return of_stranded(first, "make room, or widen the policy of what has no place");
+        return of_stranded(
+            first,
+            "make room, or widen the policies of workloads that no cluster fits",
+        );
     }
     if let [first, ..] = &down[..] {
         return of_lost(report, &down, first);
@@ -110,11 +113,11 @@ pub(super) fn advice(report: &Report, severity: Severity, lost: Lost) -> Advice 
     if let Some(first) = report.without_dependencies.first() {
         return of_stranded(
             first,
-            "bring what the workload refers to, where it is placed",
+            "propagate what the workload refers to, to the same clusters",
         );
     }
     if !report.expires.is_empty() || report.may_be_paused || !report.leader.acts {
-        return Advice::new("look at what is not right", "kubectl muster check");
+        return Advice::new("see what is wrong", "kubectl muster check");
     }
     at_leisure(report, severity)
 }
@@ -170,7 +173,7 @@ fn of_stopped(report: &Report, down: &[&NotWell]) -> Advice {
         "look for the common cause and bring back at least {need} of them, by which workloads may move again{deadline}"
     );
     let raise = format!(
-        "only if they are dead, since what lives would run twice, set eviction.unhealthyClusterThreshold of the chart (muster-control-plane --unhealthy-cluster-threshold) from {} to {enough} or more: {} of {} have failed. To see what would move then, which changes nothing",
+        "only if they are dead, since workloads that still run there would run twice, set eviction.unhealthyClusterThreshold of the chart (muster-control-plane --unhealthy-cluster-threshold) from {} to {enough} or more: {} of {} have failed. To see what would move then, which changes nothing",
         pace.threshold, pace.failed, pace.counted
     );
     let command =
@@ -242,7 +245,7 @@ fn effect(report: &Report) -> String {
     format!(", by which {}", effects.join(", and "))
 }
 
-/// Returns what may be done at leisure, or nothing.
+/// Returns what may be done without haste, or nothing.
 fn at_leisure(report: &Report, severity: Severity) -> Advice {
     if !report.paused.is_empty() {
         return Advice::new("nothing; when the work is done", resume(report));
@@ -263,7 +266,7 @@ fn at_leisure(report: &Report, severity: Severity) -> Advice {
         .iter()
         .find(|it| it.staying > 0 && it.returning == 0)
     {
-        let words = "nothing; to bring back at leisure what left";
+        let words = "nothing; when there is time, to bring back what left";
         return Advice::new(
             words,
             format!("kubectl muster rebalance --cluster {}", left.cluster),

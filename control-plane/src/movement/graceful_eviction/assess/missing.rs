@@ -70,7 +70,7 @@ impl Situation<'_> {
         match (self.facts.cluster)(name) {
             PlaceState::Silent => {
                 return Some(format!(
-                    "{name} is not ready: what it reported last does not count"
+                    "{name} is not ready: its last report does not count"
                 ));
             }
             PlaceState::Gone => return Some(format!("{name} has left the fleet")),
@@ -136,7 +136,7 @@ mod tests {
         let ill = [report(Some(Unhealthy), None)];
         let unchosen = Some("no cluster has been chosen to take it");
         let unreported = Some("new has not reported its copy yet");
-        let silent = Some("new is not ready: what it reported last does not count");
+        let silent = Some("new is not ready: its last report does not count");
         let unhealthy = Some("the copy on new is not healthy");
         let few = Some("the copy on new has 1 of 2 replicas ready");
         let left = Some("every chosen cluster has to be left itself");

@@ -166,7 +166,7 @@ async fn report(
     };
     let patch = conditions::patch(&binding.metadata, &list);
     let client = fleet.status_writer.turn().await;
-    let step = "tell of missing dependencies of";
+    let step = "report missing dependencies of";
     let written = key.merge_status(&client, step, &patch).await?;
     if let Written::Done(_) = written {
         let kind = if condition.status == conditions::TRUE {

@@ -296,7 +296,8 @@ impl Tally {
 fn effective(findings: &[Finding], is_complete: bool, now: Timestamp) -> Condition {
     let Some(first) = findings.first() else {
         if !is_complete {
-            let message = "what it names is compared with the fleet half a minute after a change";
+            let message =
+                "the names in the policy are compared with the fleet half a minute after a change";
             let (status, reason) = (conditions::UNKNOWN, NOT_JUDGED);
             return conditions::new(EFFECTIVE, status, reason, message, now);
         }

@@ -69,7 +69,7 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
     } });
     let config = fixtures::binding("default", "settings", &config);
     let stopped = |reason: &str| with(&["Unknown"; 3], fenced(reason));
-    let raise = "only if they are dead, since what lives would run twice, set eviction.unhealthyClusterThreshold of the chart (muster-control-plane --unhealthy-cluster-threshold) from 0.55 to 0.60 or more: 3 of 5 have failed. To see what would move then, which changes nothing: kubectl muster simulate --lost m1,m2,m3 -- --unhealthy-cluster-threshold=0.60";
+    let raise = "only if they are dead, since workloads that still run there would run twice, set eviction.unhealthyClusterThreshold of the chart (muster-control-plane --unhealthy-cluster-threshold) from 0.55 to 0.60 or more: 3 of 5 have failed. To see what would move then, which changes nothing: kubectl muster simulate --lost m1,m2,m3 -- --unhealthy-cluster-threshold=0.60";
     let common = "look for the common cause and bring back at least 1 of them, by which workloads may move again";
     let keep = "m1 within 60 s, or Deployment default/ledger stops there";
     let nothing = (
@@ -170,28 +170,28 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
             with(&["Unknown"; 5], healthy(4, "m1")),
             "4 workloads are not seen (Deployment default/web0, web1, web2, web3): they most likely still run",
             "nothing moves until fewer clusters have failed: 5 of 5 have, and at most 2 may",
-            "mend the network of the fleet API (address, which is https://fleet:6443 here, DNS, certificate, load balancer); leave the clusters as they are; to see what is wrong: kubectl muster check".to_owned(),
+            "repair the network of the fleet API (address, which is https://fleet:6443 here, DNS, certificate, load balancer); leave the clusters as they are; to see what is wrong: kubectl muster check".to_owned(),
         ),
         (
             "all silent, and one stops itself",
             with(&["Unknown"; 5], [fenced("WaitingForFence"), healthy(1, "m2")].concat()),
             "the copy of Deployment default/ledger stops in 60 s (00:11:00Z) at the latest; 2 workloads are not seen (Deployment default/ledger, web0): they most likely still run",
             "in 60 s (00:11:00Z): Deployment default/ledger stops itself in m1 at the latest, and stays down; nothing moves until fewer clusters have failed: 5 of 5 have, and at most 2 may",
-            format!("mend the network of the fleet API (address, which is https://fleet:6443 here, DNS, certificate, load balancer), for {keep}; leave the clusters as they are; to see what is wrong: kubectl muster check"),
+            format!("repair the network of the fleet API (address, which is https://fleet:6443 here, DNS, certificate, load balancer), for {keep}; leave the clusters as they are; to see what is wrong: kubectl muster check"),
         ),
         (
             "nowhere to go",
             with(&["Unknown"], vec![pending("a", "NowhereToGo", NOWHERE)]),
             "perhaps 1 workload is without service, at worst since 00:04:20Z (Deployment default/a): its cluster is silent",
-            "1 workload cannot leave m1 until what keeps it there is mended",
-            "find out what keeps workloads from leaving, such as room or affinity, and mend it: kubectl muster explain deployment/a -n default".to_owned(),
+            "1 workload cannot leave m1 until the cause that keeps it there is fixed",
+            "find out what keeps workloads from leaving, such as room or affinity, and fix it: kubectl muster explain deployment/a -n default".to_owned(),
         ),
         (
             "starts elsewhere, and the old copy is gone",
             Snapshot { works: Ok(Vec::new()), ..with(&[], vec![binding("web", &[("Scheduled", "False", "NoClusterFit"), ("EvictionPending", "True", "NowhereToGo")], None)]) },
             "1 workload is without service (Deployment default/web)",
             nothing.1,
-            "find out what keeps workloads from leaving, such as room or affinity, and mend it: kubectl muster explain deployment/web -n default".to_owned(),
+            "find out what keeps workloads from leaving, such as room or affinity, and fix it: kubectl muster explain deployment/web -n default".to_owned(),
         ),
         (
             "it was applied a moment ago",
@@ -254,7 +254,7 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
             snapshot(back(), vec![moved("a", false)]),
             nothing.0,
             "1 workload left m1 and stays where it is: no policy asks for failback",
-            "nothing; to bring back at leisure what left: kubectl muster rebalance --cluster m1".to_owned(),
+            "nothing; when there is time, to bring back what left: kubectl muster rebalance --cluster m1".to_owned(),
         ),
         (
             "nobody leads",

@@ -316,7 +316,7 @@ fn the_state_of_the_fleet_is_told_in_one_sentence() {
         ),
         (
             led(Ok(Some(dead))),
-            "ALARM: no control plane leads for 4 min (since 00:06:00Z): nothing moves, and nobody judges which clusters are silent; m1 silent for 5 min 40 s (last heard 00:04:20Z)",
+            "ALARM: no control plane leads for 4 min (since 00:06:00Z): nothing moves, and silent clusters are not noticed; m1 silent for 5 min 40 s (last heard 00:04:20Z)",
         ),
         (
             Snapshot {
