@@ -6,7 +6,7 @@
 //!
 //! Windows, tolerations and pauses are stored as calendar times, so that a restart does not lose
 //! them. A step of the machine's clock (NTP, an operator) would end all of them at once. The
-//! monotonic clock tells how much time has passed; the calendar is followed by at most a tenth of
+//! monotonic clock says how much time has passed; the calendar is followed by at most a tenth of
 //! that.
 //!
 //! A program that decides for a fleet follows the calendar of the [fleet API's server](ServerClock)

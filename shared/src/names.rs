@@ -111,7 +111,7 @@ pub mod annotation {
     /// On a template and a binding: name of the ClusterPropagationPolicy.
     pub const CLUSTER_PROPAGATION_POLICY_NAME: &str = "clusterpropagationpolicy.karmada.io/name";
     /// On a Failover (Muster's own): prefix of the annotations, one for each receiver of notices,
-    /// that say what the receiver was told, as JSON.
+    /// that say what the receiver was sent, as JSON.
     pub const NOTICES: &str = "notices.failover.muster.io/";
     /// On a binding (Muster's own): last eviction by a taint, as JSON.
     pub const LAST_EVICTION: &str = "failover.muster.io/last-eviction";

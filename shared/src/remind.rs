@@ -31,7 +31,7 @@ impl Reminder {
         Self::after(Duration::ZERO)
     }
 
-    /// Sets for how long the trouble has to last before it is told.
+    /// Sets for how long the trouble has to last before it is reported.
     pub const fn patience(&mut self, patience: Duration) {
         self.patience = patience;
     }

@@ -97,9 +97,9 @@ pub struct Choice {
     answered: Instant,
     /// Time of the last look at the other servers.
     asked_others: Option<Instant>,
-    /// Reason why no server is obeyed, as it was told last.
+    /// Reason why no server is obeyed, as it was reported last.
     said: Option<String>,
-    /// Reason why the record keeps the agent from applying anything, as it was told last.
+    /// Reason why the record keeps the agent from applying anything, as it was reported last.
     trouble: Option<String>,
 }
 

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::decide::{Candidate, Refusal, Said};
 use crate::write::{merge, within};
 
-/// Interval at which an older store is told again of the newest epoch.
+/// Interval at which the newest epoch is written to an older store again.
 const TELL_AGAIN: Duration = Duration::from_mins(10);
 
 /// The servers of one fleet, as the agent of a cluster asks them. Its gate holds no such request.

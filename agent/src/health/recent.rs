@@ -9,7 +9,7 @@ use muster_shared::names::condition::RESPONSIVE;
 
 /// Probes that are remembered: two minutes of them, if the update frequency is the usual one.
 const REMEMBERED: usize = 12;
-/// Probes that have to be known before the condition is told.
+/// Probes that have to be known before the condition is reported.
 const LEAST: usize = 3;
 
 /// Limits of `--cluster-api-latency-threshold` and `--cluster-api-errors-threshold`.

@@ -125,7 +125,7 @@ impl Recognition {
                         cause: problem.clone(),
                     },
                 });
-                // The probe tells of a member that was recognised once.
+                // The probe reports a member that was recognised once.
                 if *self.join_state.borrow() < JoinState::Member {
                     let note = format!("The member cannot be identified: {problem}");
                     self.report(&cluster, told, "MemberNotIdentified", note);
@@ -160,7 +160,7 @@ impl Recognition {
         }
     }
 
-    /// Publishes an event about the Cluster, and a log line, unless it was told last.
+    /// Publishes an event about the Cluster, and a log line, unless it was reported last.
     fn report(&self, cluster: &Cluster, told: &mut String, reason: &str, note: String) {
         if *told != note {
             tracing::warn!(cluster = self.cluster, reason, "{note}");

@@ -112,8 +112,8 @@ pub fn works_up_to_date(lost: Option<(Timestamp, String)>, now: Timestamp) -> Co
     }
 }
 
-/// Returns the condition that tells of objects without a Work; `None` where there are none and none
-/// were told.
+/// Returns the condition that reports objects without a Work; `None` where there are none and none
+/// were reported.
 pub fn objects_without_work(
     orphans: &Orphans,
     stored: &[Condition],

@@ -27,7 +27,7 @@ pub fn fields(text: &str, shape: &Value) -> Result<Value, serde_json::Error> {
     Fields::of(shape, &Cell::new(LONGEST)).deserialize(&mut deserializer)
 }
 
-/// An object that may run on although its owner is stopped. Holds the fields that tell whether it
+/// An object that may run on although its owner is stopped. Holds the fields that say whether it
 /// belongs to the owner, whether it runs, and whether it was stopped.
 #[derive(Clone, Debug)]
 pub struct Dependent(pub Value);

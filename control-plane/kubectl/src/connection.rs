@@ -14,7 +14,7 @@ use muster_shared::k8s::Client;
 use muster_shared::settings::Duration;
 use tokio::time::Instant;
 
-/// Level from which on each request is told.
+/// Level from which on each request is reported.
 const REQUESTS: u8 = 6;
 /// Number of times at most that a request is sent which the server refuses because it has too much
 /// to do: client-go's first and its ten more.

@@ -45,7 +45,7 @@ pub(super) struct Partings {
     pub parted_unknown: Option<String>,
 }
 
-/// Returns whether a rule tells what the resource of a binding refers to. Only kinds of Kubernetes
+/// Returns whether a rule says what the resource of a binding refers to. Only kinds of Kubernetes
 /// and rules that are shipped count: customizations of users are not asked.
 fn has_rule(rules: &Interpreters, binding: &AnyBinding) -> bool {
     let resource = &binding.spec.resource;

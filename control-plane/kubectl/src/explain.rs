@@ -320,7 +320,7 @@ impl Answer {
             }
             None => PlaceState::Gone,
         };
-        // Works are not read for this: the binding tells whether they were applied.
+        // Works are not read for this: the binding says whether they were applied.
         let work = |cluster: &str| match status.report(cluster) {
             Some(report) if report.applied => WorkState::Applied,
             Some(_) => WorkState::Refused,

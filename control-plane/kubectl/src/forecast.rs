@@ -429,7 +429,7 @@ impl Course<'_> {
         let departure = Departure {
             preserves_state: self.settings.gate(&STATEFUL_FAILOVER_INJECTION),
             ours: self.settings.schedules(spec.scheduler_name.as_deref()),
-            // What the Works of the clusters tell of their delivery is not read here.
+            // What the Works of the clusters say about their delivery is not read here.
             obstacle: &|name| suspended(spec, name),
             ..Departure::new(spec, status, &leaver.cluster, reason, &purge_mode)
         };

@@ -384,7 +384,7 @@ mod tests {
         }))
     }
 
-    /// Returns another failover that began at a time and of which nothing is told yet.
+    /// Returns another failover that began at a time and of which nothing is reported yet.
     fn later(began: &str) -> Failover {
         let mut later = failover();
         later.metadata.name = Some("m2-later".to_owned());

@@ -20,7 +20,7 @@ use serde::Serialize;
 
 use super::table::first_titles;
 
-/// State of a cluster that is not heard.
+/// State of a cluster that is silent.
 const SILENT: &str = "silent";
 
 /// Clusters with copies that are not confirmed to be gone, by the binding of the workload.

@@ -63,7 +63,7 @@ pub(super) struct File {
     pub content: String,
 }
 
-/// Writes the archive; tells what is in it, and what could not be read.
+/// Writes the archive; says what is in it, and what could not be read.
 pub(super) async fn carry_out(
     client: &Client,
     options: &Options,

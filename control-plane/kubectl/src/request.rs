@@ -1,5 +1,5 @@
-//! Requests to an API: what fails is told with its step, and a name that is not there with what may
-//! have been meant.
+//! Requests to an API: what fails is reported with its step, and a name that is not there with what
+//! may have been meant.
 
 use anyhow::{Context as _, anyhow, bail, ensure};
 use kube::api::ListParams;
@@ -53,7 +53,7 @@ pub(super) fn require_name(name: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Reads a cluster; the error tells what may have been meant.
+/// Reads a cluster; the error says what may have been meant.
 pub(super) async fn find_cluster(client: &Client, name: &str) -> anyhow::Result<Cluster> {
     let api: Api<Cluster> = Api::all(client.clone());
     // A request without a name would be one for a list.
@@ -80,7 +80,7 @@ pub(super) fn no_cluster(name: &str, names: &[String]) -> anyhow::Error {
 /// Names listed at most.
 const LISTED: usize = 10;
 
-/// Tells what may have been meant by a name that is not there.
+/// Says what may have been meant by a name that is not there.
 pub(super) fn instead(name: &str, names: &[String]) -> String {
     let wanted = name.to_lowercase();
     let far = |other: &str| {

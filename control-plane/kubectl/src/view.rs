@@ -1,4 +1,4 @@
-//! The members of a fleet as whoever tells of them reads them.
+//! The members of a fleet as a report reads them.
 
 use std::collections::BTreeMap;
 
@@ -62,7 +62,7 @@ pub(super) async fn pause(client: &Client) -> Result<Option<ConfigMap>, String> 
     })
 }
 
-/// A cluster as a table tells of it.
+/// A cluster as a table reports it.
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Member {

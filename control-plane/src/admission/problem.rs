@@ -26,7 +26,7 @@ impl fmt::Display for Problem {
 pub struct Findings {
     /// For these it is refused.
     pub problems: Vec<Problem>,
-    /// Of these its author is told: it is taken, and part of it has no effect.
+    /// Its author is warned of these: it is taken, and part of it has no effect.
     pub warnings: Vec<String>,
 }
 

@@ -285,7 +285,7 @@ fn paused_by(object: &Value, request: &Request, now: Timestamp) -> Option<String
     Pause::attributed(&new.metadata, &old.metadata, user, now)
 }
 
-/// Returns the annotation that tells who gives the orders that a write brings; `None` if it is
+/// Returns the annotation that says who gives the orders that a write brings; `None` if it is
 /// there. `orders` returns those that stand.
 fn attributed<T: DeserializeOwned + Default, const N: usize>(
     object: &Value,

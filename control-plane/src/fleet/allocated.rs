@@ -12,7 +12,7 @@ const HEALTH: &str = "healthCheckNodePort";
 
 /// Takes the values of node ports and IP families that nobody wrote: those that no manager of the
 /// object's fields owns, because the server filled them in. The fields stay, as null: an override
-/// may replace or remove them. An object that does not tell who manages its spec keeps them.
+/// may replace or remove them. An object that does not say who manages its spec keeps them.
 /// Returns the IP families: fingerprints that are recorded of templates have them.
 pub fn blank_allocated(object: &mut Value) -> Map<String, Value> {
     let mut families = Map::new();

@@ -15,7 +15,7 @@ const FIRST: Duration = Duration::from_millis(200);
 const LONGEST: Duration = Duration::from_secs(30);
 /// Wait from which on it is worth telling.
 const LONG: Duration = Duration::from_secs(5);
-/// Time after which a long wait that goes on is told again.
+/// Time after which a long wait that goes on is reported again.
 const AGAIN: Duration = Duration::from_mins(30);
 
 /// Growing pauses for conditions that no watch reports: how often in a row each key has waited.

@@ -24,7 +24,7 @@ use super::job_status::is_complete;
 use super::labelled::Labelled;
 
 /// On a binding (ours): fingerprint of the template that it was made of. Every write of a
-/// template's status makes a new version of it, so versions do not tell whether the template
+/// template's status makes a new version of it, so versions do not say whether the template
 /// changed, and memory does not outlive the process.
 pub const TEMPLATE_FINGERPRINT: &str = "detector.muster.io/template-fingerprint";
 

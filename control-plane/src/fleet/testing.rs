@@ -302,7 +302,7 @@ pub fn work(cluster: &str, health: &str) -> Value {
 }
 
 impl FakeApi {
-    /// Adds an object, or replaces it; watches tell of it.
+    /// Adds an object, or replaces it; watches report it.
     pub fn put(&self, plural: &str, object: Value) {
         self.store(plural, object);
     }
@@ -369,7 +369,7 @@ impl FakeApi {
         places.map(|(_, object)| object.clone()).collect()
     }
 
-    /// Removes an object; watches tell of it.
+    /// Removes an object; watches report it.
     pub fn delete(&self, plural: &str, namespace: &str, name: &str) {
         let mut state = self.0.state.lock();
         let place = (plural.to_owned(), namespace.to_owned(), name.to_owned());
@@ -385,7 +385,7 @@ impl FakeApi {
         self.0.version.send_replace(version);
     }
 
-    /// Replaces an object so that no watch tells of it, as those that are cut off do not: the next
+    /// Replaces an object so that no watch reports it, as those that are cut off do not: the next
     /// lists and reads have it.
     pub fn put_untold(&self, plural: &str, mut object: Value) {
         let mut state = self.0.state.lock();
@@ -396,7 +396,7 @@ impl FakeApi {
         self.0.version.send_replace(version);
     }
 
-    /// Removes an object so that no watch tells of it: the next lists lack it.
+    /// Removes an object so that no watch reports it: the next lists lack it.
     pub fn lose(&self, plural: &str, namespace: &str, name: &str) {
         let place = (plural.to_owned(), namespace.to_owned(), name.to_owned());
         self.expire(|state| _ = state.objects.remove(&place));
@@ -443,7 +443,7 @@ impl FakeApi {
     }
 
     /// Has the answers to requests of a method whose path ends like this take so long from now on:
-    /// they tell of the time at which they were asked for.
+    /// they report the time at which they were asked for.
     pub fn delay(&self, method: Method, path: &str, time: Duration) {
         let delays = &mut self.0.state.lock().delays;
         delays.push((method, path.to_owned(), time));
@@ -683,7 +683,7 @@ impl FakeApi {
         self.store(&place.0, object)
     }
 
-    /// Answers a watch: it tells what has happened, and ends when there is more to tell.
+    /// Answers a watch: it says what has happened, and ends when there is more to tell.
     fn watch(&self, path: &str, query: &str) -> Response<ResponseBody> {
         let (plural, namespace, _) = addressed(path).unwrap_or_default();
         let is_in = move |object: &Value| {

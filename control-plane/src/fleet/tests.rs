@@ -45,7 +45,7 @@ async fn a_pause_that_a_list_lacks_goes_on_until_the_api_says_that_its_record_is
     pass(60).await;
     assert!(stand.fleet.clusters.list().is_empty(), "the list is short");
     assert_eq!(held(&stand), (true, true));
-    // No watch tells of the end of what the cache does not have.
+    // No watch reports the end of what the cache does not have.
     stand.api.delete(RECORD.0, RECORD.1, RECORD.2);
     pass(6).await;
     assert_eq!(held(&stand), (false, true));
@@ -135,7 +135,7 @@ async fn a_process_that_stood_by_lists_again_before_it_takes_over() {
     let ready = tokio::spawn(async move { waiting.ready().await });
     pass(5).await;
     assert!(!ready.is_finished(), "another process leads");
-    // The cluster joins, the template is made, and no watch tells of them.
+    // The cluster joins, the template is made, and no watch reports them.
     api.show_again("clusters", "", "m1");
     api.show_again("deployments", "shop", "web");
     pass(5).await;

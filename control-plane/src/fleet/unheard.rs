@@ -1,4 +1,4 @@
-//! Reports of clusters that are not heard, as bindings show them.
+//! Reports of clusters that are silent, as bindings show them.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use muster_shared::api::binding::{AggregatedStatusItem, ResourceBindingSpec, Res
 /// Beginning of the message of such a report.
 pub const UNHEARD: &str = "unknown since ";
 
-/// Returns whether a report is about a cluster that is not heard.
+/// Returns whether a report is about a cluster that is silent.
 fn is_unheard(report: &AggregatedStatusItem) -> bool {
     let message = report.applied_message.as_deref().unwrap_or_default();
     !report.applied

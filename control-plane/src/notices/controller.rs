@@ -33,7 +33,7 @@ const NOTICES_TOTAL: &str = "muster_notices_total";
 /// Key of the queue by which all is told that was left out. No record has an empty name.
 const LEFT_OUT: &str = "";
 
-/// A receiver, and what it was told.
+/// A receiver, and what it was sent.
 struct Outlet {
     fleet: Arc<Fleet>,
     records: Informer<Failover>,
@@ -83,7 +83,7 @@ impl Outlet {
         }
     }
 
-    /// Tells what is due of one record.
+    /// Says what is due of one record.
     async fn reconcile(&self, name: &str) -> Result<Next, ApiError> {
         if name == LEFT_OUT {
             return self.report_left_out().await;
@@ -279,7 +279,7 @@ impl Outlet {
         format!("{NOTICES}{}", self.receiver.name)
     }
 
-    /// Returns what a record says that the receiver was told. What cannot be read was told by
+    /// Returns what a record says that the receiver was sent. What cannot be read was told by
     /// nobody, and is written over.
     fn written(&self, record: &Failover) -> Told {
         let text = record.annotations().get(&self.key());

@@ -1,4 +1,5 @@
-//! Decides which notice of a failover is due next, by its record and by what a receiver was told.
+//! Decides which notice of a failover is due next, by its record and by what a receiver was
+//! sent.
 
 use jiff::{SignedDuration, Timestamp};
 use muster_shared::api::failover_record::{
@@ -16,8 +17,8 @@ const HISTORY: SignedDuration = SignedDuration::from_hours(1);
 /// the cluster: the others tolerate the cause. At the slowest sensible rate a move takes less.
 const LAST_MOVE: SignedDuration = SignedDuration::from_mins(5);
 
-/// Notices of a failover that a receiver was told, each by the greatest of its numbers. Stored in
-/// an annotation of the record.
+/// Notices of a failover that a receiver was sent, each by the greatest of its numbers. Stored
+/// in an annotation of the record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Told {
@@ -62,7 +63,7 @@ pub enum Next {
 }
 
 impl Told {
-    /// Notes that a notice was told, or that the receiver does not want it.
+    /// Notes that a notice was reported, or that the receiver does not want it.
     pub fn note(&mut self, notice: &Notice) {
         let number = match notice.phase {
             Phase::Began => &mut self.began,

@@ -2,9 +2,9 @@
 //! receivers of `--notice-receivers`, when a failover begins, is held, resumes, is healed, when its
 //! cause is over, and when it ends.
 //!
-//! The records of failovers are what is told; nothing is decided by whether it was.
+//! The records of failovers are what is reported; nothing is decided by whether it was.
 //!
-//! - [`due`]: which notice is due, by the record and by what a receiver was told.
+//! - [`due`]: which notice is due, by the record and by what a receiver was sent.
 //! - [`event`], [`body`]: what it says, and in which form.
 //! - [`pacing`]: whether it is sent now.
 //! - [`sending`], [`signature`]: the request.

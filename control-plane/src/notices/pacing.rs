@@ -127,7 +127,7 @@ impl Pacing {
         self.left_out.iter().cloned().collect()
     }
 
-    /// Forgets that news of a record was left out, since that was told.
+    /// Forgets that news of a record was left out, since that was reported.
     pub fn told(&mut self, record: &str) {
         self.left_out.remove(record);
         self.done(record);

@@ -1,4 +1,4 @@
-//! Tells what is wrong with the objects that hold interpreters of the users, by events on them.
+//! Says what is wrong with the objects that hold interpreters of the users, by events on them.
 //!
 //! Admission refuses such objects; some were written before it was installed, or while it did not
 //! answer. Failures of an interpreter that is asked are told by

@@ -10,7 +10,7 @@
 //! - [`copies`]: where a copy serves, and with which addresses.
 //! - [`decide`]: which addresses the name gets.
 //! - [`endpoint`]: the object that says so.
-//! - [`explain`]: what the binding is told.
+//! - [`explain`]: what is reported on the binding.
 //! - `write`: the writes.
 
 mod controller;

@@ -17,7 +17,7 @@ pub(crate) const AFTER_A_LIMIT: Duration = Duration::from_mins(1);
 /// Reason why an object could not be interpreted.
 #[derive(Debug, thiserror::Error, PartialEq)]
 pub enum Error {
-    /// The kind has no rule for the operation; [`hook_enabled`](crate::hook_enabled) tells so
+    /// The kind has no rule for the operation; [`hook_enabled`](crate::hook_enabled) says so
     /// beforehand.
     #[error("{operation} is not supported for {kind}")]
     Unsupported {
@@ -50,7 +50,7 @@ pub enum Error {
 }
 
 /// Returns the text of an error of a script. It is the same for each call that is stopped or
-/// refused for the same reason, so that it is told once.
+/// refused for the same reason, so that it is reported once.
 fn words(error: &lua::Error) -> String {
     use lua::Error as Script;
     match error {

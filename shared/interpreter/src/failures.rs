@@ -38,7 +38,7 @@ pub enum Source {
 type About = (Source, String, String, Operation);
 type OnFailure = Box<dyn Fn(&Failed) + Send + Sync>;
 
-/// Listeners, and what they were told.
+/// Listeners, and what was reported to them.
 #[derive(Default)]
 pub(crate) struct Failures {
     listeners: RwLock<Vec<OnFailure>>,
@@ -85,7 +85,7 @@ impl Failures {
         });
     }
 
-    /// Has failures of interpreters that have changed be told anew.
+    /// Has failures of interpreters that have changed be reported anew.
     pub(crate) fn forget(&self, changed: &Changed) {
         self.told
             .lock()

@@ -75,7 +75,7 @@ impl Offer {
         self.carry -= i64::from(beyond) * i64::from(quantity.sign());
     }
 
-    /// Returns the sum in nano units, as far as they can be told.
+    /// Returns the sum in nano units, as far as they are known.
     fn nano(&self) -> i128 {
         match self.carry {
             0 => self.low,
@@ -188,8 +188,8 @@ impl Census {
         }
     }
 
-    /// Counts a pod anew; tells whether that changed anything. A pod that has run to its end takes
-    /// nothing.
+    /// Counts a pod anew; returns whether that changed anything. A pod that has run to its end
+    /// takes nothing.
     pub fn apply_pod(&mut self, view: &PodView) -> bool {
         let uid = uid(&view.metadata);
         if view.is_finished() {
@@ -218,7 +218,7 @@ impl Census {
         true
     }
 
-    /// Forgets a pod; tells whether it had counted.
+    /// Forgets a pod; returns whether it had counted.
     pub fn delete_pod(&mut self, view: &PodView) -> bool {
         self.remove_pod(uid(&view.metadata))
     }
@@ -260,7 +260,7 @@ impl Census {
         self.free_if_unused(node);
     }
 
-    /// Counts a node anew; tells whether that changed anything.
+    /// Counts a node anew; returns whether that changed anything.
     pub fn apply_node(&mut self, view: &NodeView) -> bool {
         let mut allocatable = Vec::with_capacity(view.status.allocatable.len());
         for (name, quantity) in &view.status.allocatable {
@@ -287,7 +287,8 @@ impl Census {
         true
     }
 
-    /// Forgets a node; tells whether it had counted. Its pods count until they are gone themselves.
+    /// Forgets a node; returns whether it had counted. Its pods count until they are gone
+    /// themselves.
     pub fn delete_node(&mut self, view: &NodeView) -> bool {
         let id = view
             .metadata

@@ -6,8 +6,8 @@ use super::{Answer, Category, Clocks};
 use crate::client::Life;
 use crate::k8s::VersionInfo;
 
-/// Seconds of difference between clocks that are told: certificates and tokens are judged by the
-/// clocks of both sides, and new ones are often dated back by minutes.
+/// Seconds of difference between clocks that are reported: certificates and tokens are judged by
+/// the clocks of both sides, and new ones are often dated back by minutes.
 pub const TOLERATED: i64 = 5;
 /// Seconds of difference between clocks that break things: new tokens and certificates count as
 /// not valid yet.

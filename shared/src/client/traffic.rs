@@ -36,7 +36,7 @@ impl Priority {
             Self::Work => Duration::from_millis(500),
             Self::Status => Duration::from_secs(1),
             // Each single event gives way. In a rush, events must be written nearly as fast as
-            // the decisions that they tell of, or they are lost.
+            // the decisions that they report, or they are lost.
             Self::Event => Duration::from_millis(50),
         }
     }

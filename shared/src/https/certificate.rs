@@ -97,7 +97,7 @@ impl Certificate {
     }
 
     /// Takes a certificate and its key as PEM texts. On an error the certificate stays what it was.
-    /// Tells whether it is a new one.
+    /// Says whether it is a new one.
     ///
     /// # Errors
     /// When a text is not what it should be, or the key is not the certificate's.

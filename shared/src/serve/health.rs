@@ -1,4 +1,4 @@
-//! State of the parts of a process, and the one warning that tells why it is not ready.
+//! State of the parts of a process, and the one warning that says why it is not ready.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -13,8 +13,8 @@ use crate::remind::Reminder;
 
 /// State of a part that has not said anything yet.
 const STARTING: &str = "starting";
-/// Time for which the words of `/readyz` have to stay the same before they are told in the log: a
-/// program that starts says something else every moment.
+/// Time for which the words of `/readyz` have to stay the same before they are reported in the log:
+/// a program that starts says something else every moment.
 const PATIENCE: Duration = Duration::from_millis(1500);
 /// Interval at which the words are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -100,8 +100,8 @@ impl Health {
         (well, text)
     }
 
-    /// Returns what is to be told: the parts that are not ready and say why, and the notes; whether
-    /// something is not ready.
+    /// Returns what is to be reported: the parts that are not ready and say why, and the notes;
+    /// whether something is not ready.
     fn news(&self) -> Option<(String, bool)> {
         let parts = self.parts.lock();
         let mut said = Vec::new();
@@ -140,12 +140,12 @@ impl Health {
     }
 }
 
-/// Decides when words are told.
+/// Decides when words are reported.
 #[derive(Default)]
 struct Teller {
     /// The words, and since when they are the same.
     seen: Option<(String, Instant)>,
-    /// The words that were told last, and when.
+    /// The words that were reported last, and when.
     told: Option<(String, Instant)>,
 }
 
@@ -165,7 +165,7 @@ impl Teller {
             Some((told, at)) if *told == words => {
                 waits && now.duration_since(*at) >= Reminder::PERIOD
             }
-            // Words that never stay the same are told as well, only less often.
+            // Words that never stay the same are reported as well, only less often.
             Some((_, at)) => {
                 now.duration_since(since) >= PATIENCE || now.duration_since(*at) >= Reminder::PERIOD
             }

@@ -34,8 +34,8 @@ use crate::watch::freshness::Freshness;
 /// let through.
 const SHORT_WATCH: Duration = Duration::from_secs(1);
 
-/// Time in which a watch that was opened in the place of another one tells what that has not told,
-/// before everything is listed on request: no list tells what was deleted.
+/// Time in which a watch that was opened in the place of another one reports what that has not
+/// reported, before everything is listed on request: no list says what was deleted.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
 /// Time that a server has to tell its version after it was away. The events of the watch that is

@@ -43,7 +43,7 @@ pub enum Change<K> {
         /// New version in the cache.
         new: Arc<K>,
     },
-    /// The object was removed from the cache. [`Informer::presence`] tells whether it was deleted.
+    /// The object was removed from the cache. [`Informer::presence`] says whether it was deleted.
     Deleted {
         /// Last version in the cache.
         old: Arc<K>,
@@ -529,7 +529,7 @@ impl<K: Followed> Informer<K> {
     }
 
     /// Takes in a new version of an object. Where it is another object of that name, nobody saw the
-    /// former one leave: its deletion is told first.
+    /// former one leave: its deletion is reported first.
     fn apply(&self, held: Held<K>, new: Arc<K>) {
         let (namespace, name) = address(new.as_ref());
         let old = self.peek(Some(namespace), name);

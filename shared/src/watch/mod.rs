@@ -187,7 +187,7 @@ pub fn events<K: Followed>(
     stream(follower::Follower::new(api, selection))
 }
 
-/// Returns the stream of [`events`], which also tells why it cannot follow while it cannot.
+/// Returns the stream of [`events`], which also says why it cannot follow while it cannot.
 pub fn explained_events<K: Followed>(
     api: &Api<K>,
     selection: Selection,

@@ -47,7 +47,7 @@ pub struct Parts {
 
 type Unpack<K> = fn(&[u8], Option<&Shared>) -> serde_json::Result<K>;
 
-/// Tells what is decoded from any other version of any object of any collection.
+/// Says what is decoded from any other version of any object of any collection.
 static SERIAL: AtomicU64 = AtomicU64::new(0);
 
 /// Converts the objects of a kind to text and back.

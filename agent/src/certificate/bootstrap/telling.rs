@@ -1,4 +1,4 @@
-//! Tells why the agent has no credentials, and when it has got some: log, `/readyz`, events in the
+//! Says why the agent has no credentials, and when it has got some: log, `/readyz`, events in the
 //! member.
 
 use std::path::PathBuf;
@@ -114,7 +114,7 @@ impl Bootstrap {
         // An approval usually takes a second or two.
         let waited = asked.is_none_or(|it| it.since.elapsed() >= WORTH_TELLING);
         if waited && (is_new || is_due) {
-            // The log has the words of /readyz, from where they are told once.
+            // The log has the words of /readyz, from where they are reported once.
             tracing::debug!(error = words, "no credentials for the fleet API");
             self.publish(EventType::Warning, "NoFleetCredentials", &words);
             (trouble.said, trouble.told) = (said, Some(Instant::now()));

@@ -85,7 +85,7 @@ impl Failures {
     }
 
     /// Returns the time after which objects that are being deleted are looked at again, where no
-    /// watch tells of their end: each time as long as it has taken so far. `None` if there are
+    /// watch reports their end: each time as long as it has taken so far. `None` if there are
     /// none.
     pub fn look_again(&self, now: Timestamp) -> Option<Duration> {
         let lasts = Duration::try_from(now.duration_since(self.since?)).unwrap_or_default();

@@ -115,7 +115,7 @@ impl Applier {
         if cached.metadata.deletion_timestamp.is_some() {
             return self.remove(&cached).await;
         }
-        // The cache will tell of the one that is gone, or of the other one of its name.
+        // The cache will report the one that is gone, or the other one of its name.
         let Some(Whole { cached, work }) = self.store.works.open(&cached).await? else {
             return Ok(Next::Done);
         };

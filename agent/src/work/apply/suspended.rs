@@ -1,6 +1,6 @@
 //! Looks after the objects of a Work whose dispatching is suspended: nothing that the Work wants is
-//! applied. What became of its objects is told. What the agent stopped is started again, and made
-//! again if its orders are to delete it.
+//! applied. What became of its objects is reported. What the agent stopped is started again, and
+//! made again if its orders are to delete it.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::work::observed::{Interpretation, ObjectStatus};
 use crate::work::ownership;
 
 impl Applier {
-    /// Tells what became of the objects of a suspended Work, and starts again what the agent has
+    /// Says what became of the objects of a suspended Work, and starts again what the agent has
     /// stopped or deleted while the member was cut off. One object in trouble keeps no other one
     /// waiting.
     pub(super) async fn hold(&self, cached: &CachedWork, work: Arc<Work>) -> Result<Next, Error> {
@@ -60,7 +60,7 @@ impl Applier {
         }
     }
 
-    /// Tells which objects of a suspended Work are gone, or that none is any more.
+    /// Says which objects of a suspended Work are gone, or that none is any more.
     async fn report_missing(&self, work: &Arc<Work>, missing: &[ObjectKey]) -> Result<(), Error> {
         let now = self.clock.now();
         let told = get(conditions_of(work), APPLIED);

@@ -321,7 +321,7 @@ pub fn heartbeat_note(leader: &str, silence: &Silence) -> BTreeMap<String, Strin
     note.into_iter().collect()
 }
 
-/// Returns a time at or before the last renewal of the member's lease that a leader tells of. One
+/// Returns a time at or before the last renewal of the member's lease that a leader reports. One
 /// that does not write the note leaves that of another leader as it was.
 fn renewed_by(heard: &Heard) -> Option<Instant> {
     let note = heard.annotations.get(annotation::HEARTBEAT)?;

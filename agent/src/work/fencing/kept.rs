@@ -57,7 +57,7 @@ pub struct Kept {
 
 impl Kept {
     /// Takes in a record that was read by a request that was sent at a time; `None` where there is
-    /// none that can be read, which tells of no renewal.
+    /// none that can be read, which reports no renewal.
     ///
     /// A process that could not read for an interval has missed what another agent wrote, and would
     /// stop the workloads of a cluster that is well. It waits until a leader would have written
@@ -102,7 +102,7 @@ impl Kept {
         self.is_lost = false;
     }
 
-    /// Returns a time at or before the last renewal that the record tells of.
+    /// Returns a time at or before the last renewal that the record reports.
     pub fn bound(&self, machine: &Machine, now: Instant) -> Option<Instant> {
         self.record.as_ref()?.bound(machine, self.changed, now)
     }

@@ -6,7 +6,7 @@
 //! acknowledgement was lost: its count never begins before the agent's.
 //!
 //! The clock of [`Instant`] stands still while the machine is suspended, and that of the control
-//! plane does not. The uptime of the machine tells how long that was.
+//! plane does not. The uptime of the machine says how long that was.
 
 use std::sync::Arc;
 use std::time::Duration;

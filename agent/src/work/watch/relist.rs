@@ -78,7 +78,7 @@ impl Relist {
                     }
                 }
                 kind = self.readable.recv(), if !self.readable.is_closed() => {
-                    // After too many to be told apart it may have been this kind.
+                    // After too many to be distinguished it may have been this kind.
                     let is_it = kind.map_or(true, |kind| {
                         (kind.api_version(), &kind.kind) == (self.api_version.clone(), &self.kind)
                     });
@@ -154,7 +154,7 @@ mod tests {
         for (kinds, is_listed) in [
             (vec![&other], false),
             (vec![&kind], true),
-            // More than are told apart.
+            // More than are distinguished.
             (vec![&kind, &other, &other], true),
         ] {
             for kind in kinds {

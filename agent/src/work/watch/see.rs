@@ -194,7 +194,7 @@ impl Stream {
     }
 
     /// Reports objects of which nothing can be known any more, because the agent may not read their
-    /// kind or the member does not serve it, and has their Works applied, which tells why. A list
+    /// kind or the member does not serve it, and has their Works applied, which says why. A list
     /// shows the objects when that is over.
     pub(super) async fn lose_sight(&mut self) {
         let (store, mut opened) = (&self.on.store, None);

@@ -49,7 +49,7 @@ impl Fleet {
         self.works.lock()[name].clone()
     }
 
-    /// Removes a Work; no watch tells of it.
+    /// Removes a Work; no watch reports it.
     pub(crate) fn remove(&self, name: &str) {
         self.works.lock().remove(name);
     }

@@ -17,8 +17,8 @@ use super::rights;
 
 /// Clusters that one line names.
 const MOST: usize = 5;
-/// Minor versions of Kubernetes by which members may differ before it is told: templates are of one
-/// version, and deprecated APIs live for about so many.
+/// Minor versions of Kubernetes by which members may differ before it is reported: templates are of
+/// one version, and deprecated APIs live for about so many.
 const MINORS: u32 = 3;
 
 pub(super) fn check(category: &mut Category, facts: &Facts) {
@@ -147,7 +147,7 @@ fn rights_of_agents(category: &mut Category, facts: &Facts, clusters: &[Cluster]
     }
 }
 
-/// Checks what agents say on their leases. `Ready` tells whether they live.
+/// Checks what agents say on their leases. `Ready` says whether they live.
 fn agents(category: &mut Category, facts: &Facts, clusters: &[Cluster], leases: &[Lease]) {
     let leases: BTreeMap<String, &Lease> = leases.iter().map(|it| (it.name_any(), it)).collect();
     let pulled: Vec<String> = pulled(clusters).map(ResourceExt::name_any).collect();

@@ -1,4 +1,4 @@
-//! Tells of a suspension, and of whoever ordered it.
+//! Reports a suspension, and who ordered it.
 
 use kube::Client;
 use muster_control_plane::fleet::attribution::{Attribution, order};

@@ -51,7 +51,7 @@ impl Missing {
         }
     }
 
-    /// Asks the API for a few of those of which it is not known; tells whether one is gone.
+    /// Asks the API for a few of those of which it is not known; returns whether one is gone.
     pub(super) async fn ask(&self, client: &Client) -> bool {
         let asked = self.unknown().into_iter().map(|key| async move {
             let found = client::get_metadata_opt(&key.api(client), &key.name).await;

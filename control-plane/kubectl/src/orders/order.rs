@@ -202,7 +202,7 @@ pub(super) async fn give(
     Ok(told)
 }
 
-/// Returns a message that tells what an order about several clusters came to before it failed.
+/// Returns a message that says what an order about several clusters came to before it failed.
 pub(super) fn half(told: &str) -> String {
     let done = told.lines().collect::<Vec<_>>().join("; ");
     let done = if done.is_empty() { "nothing" } else { &done };

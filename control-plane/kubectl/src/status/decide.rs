@@ -119,7 +119,7 @@ pub(super) struct Snapshot {
 pub(super) struct Report {
     /// The state in one sentence, who is without service, what happens next, and what to do.
     pub summary: Summary,
-    /// Time at which the fleet was read, by which all ages are told.
+    /// Time at which the fleet was read, by which all ages are reported.
     pub read: Timestamp,
     /// Address of the fleet API.
     pub server: String,
@@ -413,7 +413,7 @@ fn take(report: &mut Report, binding: &AnyBinding, silent: &BTreeSet<String>) {
     }
 }
 
-/// Returns the cluster that the condition of an eviction tells of.
+/// Returns the cluster that the condition of an eviction reports.
 pub(super) fn cluster_of(message: &str) -> Option<&str> {
     match message.strip_prefix("has to leave ") {
         Some(rest) => rest.split(' ').next(),
@@ -421,7 +421,7 @@ pub(super) fn cluster_of(message: &str) -> Option<&str> {
     }
 }
 
-/// Returns all clusters that the condition of an eviction tells of, each once, the one of
+/// Returns all clusters that the condition of an eviction reports, each once, the one of
 /// [`cluster_of`] first.
 fn clusters_of(message: &str) -> Vec<String> {
     let each = message.split("; ").filter_map(cluster_of);

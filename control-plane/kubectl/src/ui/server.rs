@@ -139,7 +139,7 @@ fn target(path: &str, query: &str) -> Result<Target, Refused> {
     })
 }
 
-/// Compares in a time that does not tell how much of it is right.
+/// Compares in a time that does not say how much of it is right.
 fn is_same(given: &str, token: &str) -> bool {
     let differ = given.bytes().zip(token.bytes());
     given.len() == token.len() && differ.fold(0, |all, (a, b)| all | (a ^ b)) == 0

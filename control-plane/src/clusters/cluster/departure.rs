@@ -127,7 +127,7 @@ pub(super) async fn see_off(
     Ok(Next::After(DELETION_RETRY))
 }
 
-/// Tells what a cluster waits for that should have happened by now. It is put in words only then.
+/// Says what a cluster waits for that should have happened by now. It is put in words only then.
 fn report_waiting(
     fleet: &Fleet,
     cluster: &Cluster,

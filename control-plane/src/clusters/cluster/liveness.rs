@@ -80,7 +80,7 @@ impl LivenessTracker {
 
     /// Takes note of a pull cluster's Ready condition; `age` is the time since the object was
     /// created. Says whether the cluster was not known: then its lease, which may have been told of
-    /// before, is to be told again.
+    /// before, is to be reported again.
     pub fn cluster(
         &mut self,
         name: &str,

@@ -47,7 +47,7 @@ impl Silence {
         }
     }
 
-    /// Returns the Ready condition that tells of the silence.
+    /// Returns the Ready condition that reports the silence.
     pub fn condition(self, now: Timestamp) -> Condition {
         Condition {
             type_: "Ready".to_owned(),
@@ -124,7 +124,7 @@ impl Liveness {
     }
 
     /// Takes note of a Ready condition that we wrote ourselves: known, but no sign of life. A
-    /// cluster that had no lease when it was reported silent is heard again through its status
+    /// cluster that had no lease when it was reported silent reports again through its status
     /// only, as in Karmada.
     pub fn wrote(&mut self, ready: Condition) {
         self.deaf = !self.leased;
@@ -143,7 +143,7 @@ impl Liveness {
         self.heard = (self.heard + lost).min(now);
     }
 
-    /// Tells whether Ready has to become Unknown. Silence must last *longer* than the grace, not
+    /// Says whether Ready has to become Unknown. Silence must last *longer* than the grace, not
     /// just as long.
     pub fn judge(&self, graces: Graces, now: Instant) -> Verdict {
         let (grace, silence) = match &self.ready {

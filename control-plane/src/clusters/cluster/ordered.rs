@@ -16,7 +16,7 @@ use crate::fleet::attribution::{Attribution, order};
 use crate::fleet::pause::Pause;
 use crate::fleet::write::Written;
 
-/// Returns the condition that tells of a pause; `None` if it is there, or if the cluster was never
+/// Returns the condition that reports a pause; `None` if it is there, or if the cluster was never
 /// paused. `resumed` is the order that ended the last pause of the fleet.
 fn paused(
     cluster: &Cluster,
@@ -32,7 +32,7 @@ fn paused(
         }
         Some(pause) => (conditions::TRUE, "ClusterPaused", pause.to_string()),
         None => {
-            // That of a cluster that was never paused says nothing, and an end is told once.
+            // That of a cluster that was never paused says nothing, and an end is reported once.
             let known = cluster.condition(MOVEMENT_PAUSED)?;
             if known.status == conditions::FALSE {
                 return None;
@@ -67,7 +67,7 @@ fn unrecorded(cluster: &Cluster) -> Option<Attribution> {
     })
 }
 
-/// Returns the condition that tells who drained, cordoned or tainted a cluster last, or ended that;
+/// Returns the condition that says who drained, cordoned or tainted a cluster last, or ended that;
 /// `None` if it is there, or if nobody did.
 fn last_order(cluster: &Cluster, now: Timestamp) -> Option<Condition> {
     let recorded = Attribution::all(&cluster.metadata).into_iter().rev();

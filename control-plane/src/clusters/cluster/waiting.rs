@@ -1,4 +1,4 @@
-//! What a cluster that leaves the fleet waits for, and when that is told.
+//! What a cluster that leaves the fleet waits for, and when that is reported.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ const LONG: Duration = Duration::from_secs(30);
 /// A cluster that leaves and waits longer than this for its agent or the fleet API to remove
 /// something says so: pods may end slowly.
 const LONGER: Duration = Duration::from_mins(2);
-/// Time after which a wait that goes on is told again.
+/// Time after which a wait that goes on is reported again.
 const AGAIN: Duration = Duration::from_mins(30);
 /// Objects that are named where a cluster waits for them.
 const LISTED: usize = 3;
@@ -101,8 +101,8 @@ fn listed(names: &[String]) -> Option<String> {
     (!names.is_empty()).then(|| check::listed(names, LISTED))
 }
 
-/// Step that each leaving cluster waits in, since when, and when that was told. A restart loses it:
-/// the wait is then told again.
+/// Step that each leaving cluster waits in, since when, and when that was reported. A restart loses
+/// it: the wait is then told again.
 #[derive(Debug, Default)]
 pub(super) struct DeletionWaits(Mutex<HashMap<String, Wait>>);
 

@@ -58,7 +58,7 @@ struct Member {
     next_beat: u64,
     /// The peers by their places, with what is known of them and when they are called next.
     sights: BTreeMap<usize, (Sight, u64)>,
-    /// Whether something is known of a peer that the host has not been told.
+    /// Whether something is known of a peer that was not reported to the host.
     has_report: bool,
     /// What the policies without and with witnesses have done.
     followed: [Followed; 2],

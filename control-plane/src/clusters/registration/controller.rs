@@ -178,7 +178,7 @@ async fn approve(
     let answer = api.patch_approval(&name, &params, &patch).await;
     let object = format!("signing request {name:?}");
     let written = Written::of(answer).map_err(ApiError::of("approve", &object))?;
-    // Otherwise the watch tells what somebody else did.
+    // Otherwise the watch says what somebody else did.
     if let Written::Done(_) = written {
         tracing::info!(
             request = name,

@@ -48,7 +48,7 @@ impl Rules {
 ///
 /// Taints that evict and lack `timeAdded` (written by hand, say) are stamped with `now`: without it
 /// a finite toleration would never run out. `is_duplicate`: the member is registered already, so
-/// that its agent applies nothing. `owned_elsewhere` tells of taints that a taint policy answers
+/// that its agent applies nothing. `owned_elsewhere` reports taints that a taint policy answers
 /// for.
 pub fn wanted(
     present: &[Taint],
@@ -81,7 +81,7 @@ pub fn wanted(
         let seen = known.map_or(Some(now), |it| it.time_added.as_ref().map(|time| time.0));
         let told = ready.last_transition_time.0;
         // What the control plane wrote itself is by its own clock, and may be newer than a taint
-        // that tells of refused credentials.
+        // that reports refused credentials.
         let since = match seen {
             Some(seen) if ready.reason == SILENT => seen.max(told),
             seen => seen.unwrap_or(told),

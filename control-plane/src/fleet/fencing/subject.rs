@@ -72,7 +72,7 @@ pub fn runs_alone(spec: &ResourceBindingSpec) -> bool {
     asked(spec).is_some() || spec.has_data_roles()
 }
 
-/// Returns why the data of a workload keeps it in a cluster that is not heard of; `None` where its
+/// Returns why the data of a workload keeps it in a cluster that is silent; `None` where its
 /// copy is fenced, or the data may be promoted elsewhere all the same.
 pub fn keeps_data(spec: &ResourceBindingSpec) -> Option<String> {
     let mut roles = spec.data_replication.iter().flat_map(|it| &it.roles);

@@ -50,7 +50,7 @@ impl Copy<'_> {
     }
 }
 
-/// Returns the condition of a binding that tells whether its copies are fenced; `None` where there
+/// Returns the condition of a binding that says whether its copies are fenced; `None` where there
 /// is nothing to tell. `is_asked` says whether its policy asks for fencing.
 pub fn condition(
     is_asked: bool,

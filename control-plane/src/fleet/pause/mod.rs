@@ -227,7 +227,7 @@ impl Pauses {
     }
 
     /// Takes over the pause of the fleet as it was read. What the cache does not show yet it may
-    /// never show, so that reading has to tell of the end, too.
+    /// never show, so that reading has to report the end, too.
     fn show_fleet(&self, pause: Pause) {
         let is_known = self.read().fleet.as_deref() == Some(&pause);
         if !is_known {

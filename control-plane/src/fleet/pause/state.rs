@@ -100,7 +100,7 @@ impl Pause {
         Some(Self { cluster, ..pause })
     }
 
-    /// Returns the pause that the annotations of a cluster tell of, without the cluster's name.
+    /// Returns the pause that the annotations of a cluster report, without the cluster's name.
     pub fn of_annotations(metadata: &ObjectMeta) -> Option<Self> {
         let text = metadata.annotations.as_ref()?.get(PAUSED)?;
         Some(match serde_json::from_str::<Record>(text) {
@@ -126,7 +126,7 @@ impl Pause {
             read
         };
         let since = time("since", &record.since);
-        // Last, so that of two faults the one that matters is told.
+        // Last, so that of two faults the one that matters is reported.
         let until = time("until", &record.until);
         Self {
             cluster: None,

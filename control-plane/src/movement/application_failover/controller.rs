@@ -254,7 +254,7 @@ impl Applications {
         let since = history.since.get(&cluster).copied();
         let rank = Rank::new(case.binding.spec.priority(), since.unwrap_or(case.now));
         match self.evictor.fails(case.key, &cluster, rank) {
-            // The condition already tells of the obstacle that the process before this one found.
+            // The condition already reports the obstacle that the process before this one found.
             Some(EvictionState::Queued { .. }) if is_stranded(case.binding, &cluster) => {
                 progress.is_said = true;
             }

@@ -167,9 +167,9 @@ impl History {
         self
     }
 
-    /// Returns the last move if the condition is older than it, so that the move was not told yet.
-    /// Of two moves without anything between them, the condition keeps the time of the first, and
-    /// its message says which one it is about.
+    /// Returns the last move if the condition is older than it, so that the move was not reported
+    /// yet. Of two moves without anything between them, the condition keeps the time of the first,
+    /// and its message says which one it is about.
     pub fn to_publish(&self, told: Option<&Condition>) -> Option<&Move> {
         let (at, last) = (self.last_move?, self.last.as_ref()?);
         let is_before = |told: &Condition| {
@@ -265,7 +265,7 @@ mod tests {
         let later = written.clone().after_move("m2", at(10));
         assert_eq!(later.clone().with_moves_of(&written), later);
         assert_eq!(known.clone().with_moves_of(&History::default()), known);
-        // Of two that tell of the same moment, the one at hand stays.
+        // Of two that report the same moment, the one at hand stays.
         let more = written.clone().after_move("m2", at(8));
         assert_eq!(more.clone().with_moves_of(&written), more);
     }

@@ -91,7 +91,7 @@ pub fn start(
     judges_taints: bool,
     tasks: &mut Tasks,
 ) -> EvictorHandle {
-    // The template of a Job tells whether it has completed where no cluster does, and what it has
+    // The template of a Job says whether it has completed where no cluster does, and what it has
     // to do.
     fleet.follow_templates();
     let settings = &fleet.settings;
@@ -154,7 +154,7 @@ pub fn start(
     fleet.policies.on_change({
         let controller = Arc::clone(&controller);
         move |change| {
-            // No binding tells of the override policies that a policy waits for.
+            // No binding reports the override policies that a policy waits for.
             let (old, new) = change.sides();
             let [was, is] = [old, new].map(|it| {
                 let awaited = it.map(|it| &it.spec.dependent_overrides);
@@ -212,7 +212,8 @@ impl Controller {
     }
 
     /// Tells the news to the writer of conditions, and publishes events about clusters. It is
-    /// called with the evictor locked: of two notes about one binding the later must be told last.
+    /// called with the evictor locked: of two notes about one binding the later must be reported
+    /// last.
     fn report(&self, news: Reports) {
         if let Some(applications) = self.applications() {
             for key in &news.applications {

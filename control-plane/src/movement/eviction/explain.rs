@@ -128,7 +128,7 @@ pub enum EvictionState {
 }
 
 impl Note {
-    /// Returns whether the note tells of an eviction that took place.
+    /// Returns whether the note reports an eviction that took place.
     pub fn is_eviction(&self) -> bool {
         matches!(self.state, EvictionState::Evicted { .. })
     }

@@ -56,7 +56,7 @@ fn gate(fleet: &Fleet, cluster: &Cluster, binding: &AnyBinding, now: Instant) ->
     judge(cluster, &binding.spec, verdict)
 }
 
-/// Judges a workload that is not fenced: its data may keep it in a cluster that is not heard of.
+/// Judges a workload that is not fenced: its data may keep it in a cluster that is silent.
 fn of_data(cluster: &Cluster, spec: &ResourceBindingSpec) -> FenceGate {
     let keeps = fencing::keeps_data(spec).filter(|_| readiness(cluster) != conditions::TRUE);
     keeps.map_or(FenceGate::Open, FenceGate::Shut)

@@ -15,9 +15,9 @@ const STALE: Duration = Duration::from_mins(5);
 /// when all it knows itself is that the workload waits for the rate, or stays as it did.
 pub const LONGEST_START: Duration = Duration::from_mins(1);
 
-/// What is known of one workload: what is pending, and what came to an end and was not told yet.
-/// One entry for each cluster, by name. A list, since there are as many of these as workloads wait,
-/// and most have one entry.
+/// What is known of one workload: what is pending, and what came to an end and was not reported
+/// yet. One entry for each cluster, by name. A list, since there are as many of these as workloads
+/// wait, and most have one entry.
 #[derive(Clone, Debug, Default)]
 pub struct PendingNotes(Vec<Entry>);
 

@@ -66,7 +66,7 @@ impl Record {
         })
     }
 
-    /// Returns the eviction as the note that tells of it.
+    /// Returns the eviction as the note that reports it.
     pub fn note(self) -> Note {
         Note {
             cluster: self.from,

@@ -388,7 +388,7 @@ impl Episode {
             self.last_cleaned = Some(now).filter(|_| !cleaned).or(self.last_cleaned);
         }
         entry.is_cleaned |= !entry.is_kept && (cleaned || is_clean);
-        // The end of a failover does not tell whether a workload was healthy that asks for no
+        // The end of a failover does not say whether a workload was healthy that asks for no
         // replicas.
         let was_awaited = ended && !observed.asks_for_none;
         if entry.is_healthy || !(observed.is_healthy || was_awaited || healthy || listed_healthy) {

@@ -177,7 +177,7 @@ impl Ledger {
         }
     }
 
-    /// Takes in a binding. `has_copy` tells whether a cluster still has a Work of it; `trouble_of`
+    /// Takes in a binding. `has_copy` says whether a cluster still has a Work of it; `trouble_of`
     /// tells the trouble of a cluster of which no failover is known yet.
     pub fn binding(
         &mut self,

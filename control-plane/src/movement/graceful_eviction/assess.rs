@@ -61,7 +61,7 @@ pub struct Facts<'a> {
     pub asks_for_none: bool,
 }
 
-/// Time after the creation of a task in which a healthy copy that does not tell of its health yet,
+/// Time after the creation of a task in which a healthy copy that does not report its health yet,
 /// where the old one did, does not replace it. A controller writes the first status of an object
 /// within seconds; what the old cluster reports must not keep its copy for ever.
 pub const FIRST_STATUS: SignedDuration = SignedDuration::from_mins(5);

@@ -119,7 +119,7 @@ fn was_moved(binding: &AnyBinding, since: Option<Timestamp>) -> bool {
     let evicted = Record::read(annotations).map(|record| record.at);
     let is_recent =
         |moved: Timestamp| since.is_none_or(|since| since.duration_since(moved) <= SOON);
-    // A copy that is kept for ever tells of its move no longer than others do.
+    // A copy that is kept for ever reports its move no longer than others do.
     let tells = |task: &GracefulEvictionTask| {
         let created = task.creation_timestamp.as_ref().map(|at| at.0);
         !task.is_kept() || created.is_none_or(is_recent)

@@ -152,7 +152,7 @@ impl Rebalancers {
                 &held,
                 self.memory.lock().entry(uid).or_default(),
             );
-            // Its end is told, and all are looked at again.
+            // Its end is reported, and all are looked at again.
             return Ok(Next::Done);
         }
         // A finished rebalancer is looked at again whenever all are, and requests nothing.
@@ -285,7 +285,7 @@ impl Pass {
     }
 }
 
-/// Tells of workloads that are not placed anew before the binding or a pause changes: by one event
+/// Reports workloads that are not placed anew before the binding or a pause changes: by one event
 /// for each reason, once.
 fn report_held(
     fleet: &Fleet,
@@ -359,7 +359,7 @@ async fn write(
         late => return Ok(late.next()),
     }
     memory.written = Some(Instant::now());
-    // The author of the request is told once, with the first status that is written.
+    // The author of the request is reported once, with the first status that is written.
     let order = Attribution::all(&rebalancer.metadata).pop();
     if let Some(order) = order.filter(|_| rebalancer.status.is_none()) {
         let note = match &*rebalancer.spec.workloads {

@@ -27,7 +27,7 @@ pub enum About {
 }
 
 impl About {
-    /// Tells which object a binding is about, compared with the template of that name; without uids
+    /// Says which object a binding is about, compared with the template of that name; without uids
     /// the name decides.
     pub fn of(binding: &AnyBinding, template: &ObjectMeta) -> Self {
         let resource = &binding.spec.resource;

@@ -184,7 +184,7 @@ impl Memory {
         self.keeping.forget(key);
     }
 
-    /// Returns when a binding is looked at next whose old copies wait for others, and tells of them
+    /// Returns when a binding is looked at next whose old copies wait for others, and reports them
     /// once that has lasted.
     fn due(&self, fleet: &Fleet, key: &BindingKey, binding: &AnyBinding, plan: &Plan<'_>) -> Next {
         if plan.waits.is_empty() {

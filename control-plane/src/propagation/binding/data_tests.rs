@@ -498,7 +498,7 @@ async fn a_silent_cluster_that_nothing_fences_keeps_its_role() {
     assert!(!seen(&stand).contains(" primary"), "{}", seen(&stand));
 }
 
-/// Returns a cluster that is not heard of.
+/// Returns a cluster that is silent.
 fn silent(name: &str) -> Value {
     let mut silent = cluster(name);
     silent["status"]["conditions"][0]["status"] = json!("Unknown");

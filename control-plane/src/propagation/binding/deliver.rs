@@ -157,7 +157,7 @@ async fn wait_for_data(
     })
 }
 
-/// Writes the Works of a binding, and tells what keeps it from that.
+/// Writes the Works of a binding, and says what keeps it from that.
 async fn write(
     fleet: &Fleet,
     client: &Client,

@@ -25,13 +25,13 @@ use crate::fleet::works::{CachedWork, cluster_of, in_cluster};
 const FENCED: &str = "WaitingForFence";
 /// Pause before it is looked again, if nothing is heard earlier.
 const LOOK: Duration = Duration::from_secs(5);
-/// Time for which a cluster that is ready may take to remove its copy before anybody is told.
+/// Time for which a cluster that is ready may take to remove its copy before that is reported.
 const UNTOLD: Duration = Duration::from_secs(15);
 
 /// A copy that may run, and holds new ones back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// Message that tells what is waited for.
+    /// Message that says what is waited for.
     message: String,
     /// Whether people are told that the copy holds new ones back.
     is_told: bool,
@@ -96,7 +96,7 @@ fn goes(is_left: bool, is_expected: bool, work: &ObjectMeta) -> bool {
 }
 
 /// Returns whether people are told that a copy holds new ones back; a copy that is to be removed in
-/// a ready cluster is told only after a while.
+/// a ready cluster is reported only after a while.
 fn is_told(is_ready: bool, is_kept: bool, deleted: Option<Timestamp>, now: Timestamp) -> bool {
     let waits = deleted.map(|at| now.duration_since(at).unsigned_abs());
     !is_ready || is_kept || waits.is_some_and(|waits| waits >= UNTOLD)

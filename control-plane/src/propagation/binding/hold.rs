@@ -25,7 +25,7 @@ const FREE: &str = "NothingToRemove";
 /// How long an old copy may hold the new one back where its task does not say, in seconds
 /// (Karmada's `--graceful-eviction-timeout`).
 const LONGEST: i32 = 600;
-/// How long it may do so before anybody is told: most copies are gone by then.
+/// How long it may do so before that is reported: most copies are gone by then.
 const UNTOLD: SignedDuration = SignedDuration::from_secs(15);
 
 /// A copy that holds the new one back.
@@ -99,7 +99,7 @@ impl Hold<'_> {
 }
 
 /// Returns the condition while a copy holds the new ones back, and once it does not any more;
-/// `None` where nothing has to be told.
+/// `None` where nothing has to be reported.
 pub fn condition(
     hold: Option<&Hold<'_>>,
     before: &[Condition],

@@ -1,4 +1,4 @@
-//! Tells of parts of override policies that have no effect: a selector that selects nothing which
+//! Reports parts of override policies that have no effect: a selector that selects nothing which
 //! is propagated, a rule for no cluster, and a name of a cluster that is not in the fleet.
 
 use std::convert::Infallible;
@@ -26,7 +26,7 @@ use crate::fleet::template_event::Lookup;
 const GRACE: Duration = Duration::from_secs(30);
 /// Selectors of one policy that are compared with what is propagated.
 const MOST_COMPARED: usize = 50;
-/// Parts of one policy that are told.
+/// Parts of one policy that are reported.
 const MOST_TOLD: usize = 8;
 /// Clusters that one event names.
 const MOST_NAMED: usize = 10;
@@ -53,7 +53,7 @@ fn edited(fleet: &Fleet, change: &Change<AnyOverridePolicy>) -> Option<PolicyKey
         // One of the first list is not new.
         None => fleet.override_policies.of(namespace).is_synced(),
     };
-    // The process that leads tells of what is edited while this one stands by.
+    // The process that leads reports what is edited while this one stands by.
     let is_update = is_update && fleet.leadership.is_current();
     let name = new.metadata.name.as_deref().unwrap_or_default();
     is_update.then(|| PolicyKey::new(namespace, name))

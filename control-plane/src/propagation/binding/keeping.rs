@@ -1,4 +1,4 @@
-//! Tells why clusters have more replicas of a workload than the binding gives them.
+//! Says why clusters have more replicas of a workload than the binding gives them.
 //!
 //! See [`super::shrink`] for the rule.
 
@@ -25,7 +25,7 @@ const FREE: &str = "NothingKept";
 /// Time for which replicas are kept before the condition says so: most are replaced by then.
 const UNTOLD: Duration = Duration::from_secs(15);
 
-/// Tells which clusters keep more than their share, once that has lasted; returns when to look
+/// Says which clusters keep more than their share, once that has lasted; returns when to look
 /// again for that. `kept` remembers since when this process knows of it.
 pub(super) async fn report(
     kept: &Since<BindingKey>,
@@ -51,8 +51,8 @@ pub(super) async fn report(
 }
 
 /// Returns the condition while `keepers`, clusters with commas between them, keep replicas, and
-/// once none does any more; `None` where nothing has to be told. The message changes only with the
-/// clusters: numbers would be written with each report.
+/// once none does any more; `None` where nothing has to be reported. The message changes only with
+/// the clusters: numbers would be written with each report.
 pub fn condition(
     keepers: Option<&str>,
     is_due: bool,

@@ -40,7 +40,7 @@ pub(super) struct Wanted<'a> {
 pub(super) struct Facts<'a> {
     /// Whether the deletion of a Work has been requested.
     pub(super) is_to_go: &'a (dyn Fn(&CachedWork) -> bool + Sync),
-    /// Whether a cluster is heard of, so that it carries out what it is told.
+    /// Whether a cluster is not silent, so that it carries out its orders.
     pub(super) is_heard: &'a (dyn Fn(&str) -> bool + Sync),
     /// Whether a cluster is heard of, and its agent applies Works.
     pub(super) applies: &'a (dyn Fn(&str) -> bool + Sync),
@@ -204,7 +204,7 @@ enum Successor {
     Coming,
     /// The copy cannot be made yet, or its cluster has refused it a moment ago.
     Missing,
-    /// The copy may never come: its cluster leaves, is not heard of or applies nothing,
+    /// The copy may never come: its cluster leaves, is silent or applies nothing,
     /// gets nothing by order of the policy, or goes on refusing it. Where another one is there,
     /// nobody waits for it.
     Stuck,

@@ -73,7 +73,7 @@ pub fn placed(spec: &ResourceBindingSpec, key: &TemplateKey) -> Option<BTreeSet<
     is_it.then(|| Scope::of(spec).expected)
 }
 
-/// Returns the condition that tells of what is missing; `None` if nothing is and nobody was told
+/// Returns the condition that reports what is missing; `None` if nothing is and nobody was told
 /// otherwise.
 pub fn condition(missing: &[Missing], held: &[Condition], now: Timestamp) -> Option<Condition> {
     if missing.is_empty() {

@@ -41,7 +41,7 @@ fn evicted_directly() -> Value {
     binding
 }
 
-/// Reason of the event that tells of the end of an eviction.
+/// Reason of the event that reports the end of an eviction.
 const EVICTED: &str = "EvictWorkloadFromClusterSucceed";
 
 /// Follows the API for an hour in which graceful evictions are ended as well.
@@ -334,7 +334,7 @@ async fn the_copies_of_many_workloads_that_wait_for_one_cluster_do_not_all_go_wh
         (0..MANY).filter(gone).count()
     };
     assert_eq!(gone(), 0, "they are the living copies");
-    // It is heard again; its agent has not applied anything yet.
+    // It reports again; its agent has not applied anything yet.
     stand.api.put("clusters", ready("m2", "True"));
     pass(60).await;
     let gone = gone();

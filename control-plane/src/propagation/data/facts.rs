@@ -249,7 +249,7 @@ async fn decided(
 }
 
 /// Returns why the data is not demoted yet in a cluster that the workload is not placed in: it may
-/// still use it. In a cluster that is not heard of that is no reason once the copy is to go and the
+/// still use it. In a cluster that is silent that is no reason once the copy is to go and the
 /// role says `whenUnreachable: Promote`.
 async fn in_use(
     fleet: &Fleet,
@@ -280,7 +280,7 @@ async fn in_use(
         .map(|why| format!("its copy there may still run: {why}")))
 }
 
-/// Returns whether what a Work has made in a cluster that is not heard of has certainly been
+/// Returns whether what a Work has made in a cluster that is silent has certainly been
 /// stopped by the agent there; otherwise why not.
 async fn stopped(
     fleet: &Fleet,

@@ -28,7 +28,7 @@ use crate::fleet::works::{CachedWork, cluster_of};
 /// Reason why a copy is not created yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Closed {
-    /// Reason, which tells what the copy waits for.
+    /// Reason, which says what the copy waits for.
     pub why: String,
     /// Seconds after which a wait is reported as stuck.
     pub timeout: SignedDuration,
@@ -71,11 +71,11 @@ pub fn judge(closed: Vec<(String, Closed)>, since: Timestamp, now: Timestamp) ->
     }
 }
 
-/// Clusters whose times are told apart: the message of a condition has room for so many.
+/// Clusters whose times are distinguished: the message of a condition has room for so many.
 const MOST_NAMED: usize = 32;
 
 /// Returns since when copies of a binding wait for their data; `None` if the condition does not
-/// tell of all of them. What has waited in other clusters says nothing of them.
+/// report all of them. What has waited in other clusters says nothing of them.
 pub fn since(before: &[Condition], closed: &[(String, Closed)]) -> Option<Timestamp> {
     let known = conditions::get(before, DATA_PENDING)?;
     let mut named = closed.iter().take(MOST_NAMED);
@@ -84,7 +84,7 @@ pub fn since(before: &[Condition], closed: &[(String, Closed)]) -> Option<Timest
     is_told.then_some(known.last_transition_time.0)
 }
 
-/// Returns the beginning of what the condition tells of the copy in a cluster.
+/// Returns the beginning of what the condition says of the copy in a cluster.
 pub fn told_of(cluster: &str) -> String {
     format!("its copy in {cluster} is not created yet: ")
 }

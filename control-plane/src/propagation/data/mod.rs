@@ -36,7 +36,7 @@ const STUCK: &str = "DataNotReady";
 const READY: &str = "DataReady";
 
 /// Returns the condition of a binding whose object or copies wait for data, and once they do not
-/// any more; `None` where nothing has to be told. `role` is what a role waits for.
+/// any more; `None` where nothing has to be reported. `role` is what a role waits for.
 pub fn condition(
     role: Option<&str>,
     waiting: &Waiting,

@@ -15,7 +15,7 @@ pub struct Scene<'a> {
     pub holders: &'a [String],
     /// Clusters that the object is in, or is to be in.
     pub copies: Vec<Copy<'a>>,
-    /// Whether the role goes on while a cluster is not heard of.
+    /// Whether the role goes on while a cluster is silent.
     pub promotes_unreachable: bool,
 }
 
@@ -48,9 +48,9 @@ pub struct Order {
 pub enum Reach {
     /// The cluster is heard of, and carries out its orders.
     Heard,
-    /// The cluster is not heard of, and its agent has certainly demoted the object.
+    /// The cluster is silent, and its agent has certainly demoted the object.
     Fenced,
-    /// The cluster is not heard of, and the object may be primary: why.
+    /// The cluster is silent, and the object may be primary: why.
     Silent(String),
 }
 
@@ -272,7 +272,7 @@ mod tests {
         ("b", "a P silent used, b S", "a P, b S"),
         // Silent, and the workload is not there or is given up.
         ("b", "a P silent, b S", "a D, b S"),
-        // Fenced, and not told yet.
+        // Fenced, and not reported yet.
         ("b", "a P fenced, b S", "a D, b S"),
         // Fenced.
         ("b", "a D fenced, b S", "a D, b P"),

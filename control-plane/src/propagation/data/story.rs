@@ -1,4 +1,4 @@
-//! Tells what becomes of the data when a workload moves, before it does. Pure.
+//! Says what becomes of the data when a workload moves, before it does. Pure.
 
 use muster_shared::api::binding::ResourceBindingSpec;
 

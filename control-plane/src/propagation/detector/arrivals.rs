@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use crate::fleet::template::TemplateKey;
 
 /// How long a binding that was created may take to arrive in the cache. After that it is created
-/// again: it may have gone while the watch was down, and then nothing tells of it.
+/// again: it may have gone while the watch was down, and then nothing reports it.
 const LONGEST: Duration = Duration::from_secs(10);
 /// Shortest time to wait for one.
 const SHORTEST: Duration = Duration::from_millis(200);

@@ -22,7 +22,7 @@ use crate::settings::{
     PROPAGATION_POLICY_PREEMPTION, STATEFUL_FAILOVER_INJECTION, Settings, names_scheduler,
 };
 
-/// Findings of one policy that are told; of the others the number is.
+/// Findings of one policy that are reported; of the others the number is.
 const MOST_TOLD: usize = 8;
 /// Selectors of one policy that are compared with the templates there are: each costs a look at all
 /// that it might mean.

@@ -107,7 +107,7 @@ pub struct Wanted<'a> {
     schedule_priority: Option<i32>,
 }
 
-/// Refuses components that a binding cannot hold, or that cannot be told apart.
+/// Refuses components that a binding cannot hold, or that cannot be distinguished.
 fn check_names(components: &[Component]) -> Result<(), Error> {
     let is_bad = |(at, one): (usize, &Component)| {
         let before = &components[..at];

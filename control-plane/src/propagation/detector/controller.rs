@@ -91,7 +91,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Notes what is told of a template; whether it is something else than was told last.
+    /// Notes what is told of a template; whether it is something else than was reported last.
     pub(super) fn is_update(&mut self, key: &TemplateKey, note: &str) -> bool {
         let known = self.told.insert(key.clone(), note.to_owned());
         known.as_deref() != Some(note)

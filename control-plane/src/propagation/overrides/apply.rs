@@ -25,7 +25,7 @@ pub struct Error {
     pub reason: String,
 }
 
-/// Bytes of the longest annotations that tell what the policies changed. All annotations of an
+/// Bytes of the longest annotations that say what the policies changed. All annotations of an
 /// object have 256 KiB, which others use, too.
 const LONGEST_ANNOTATIONS: usize = 16 * 1024;
 

@@ -62,7 +62,7 @@ pub fn items<'w>(
 pub struct Taken {
     /// Name of the cluster.
     pub cluster: String,
-    /// Message that tells whose the Work is.
+    /// Message that says whose the Work is.
     pub message: String,
 }
 

@@ -59,7 +59,7 @@ pub(super) enum Error {
 
 impl Error {
     /// Returns whether trying again does not help until somebody changes something, so that
-    /// somebody has to be told.
+    /// that has to be reported.
     fn is_lasting(&self) -> bool {
         match self {
             Self::Aggregate(_) => true,
@@ -120,7 +120,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         });
 }
 
-/// Returns the bindings with Works in a cluster that has fallen silent or is heard again.
+/// Returns the bindings with Works in a cluster that has fallen silent or reports again.
 fn silenced(fleet: &Fleet, change: &Change<Cluster>) -> Vec<BindingKey> {
     let (old, new) = change.sides();
     if old.and_then(Silence::of) == new.and_then(Silence::of) {
@@ -229,7 +229,7 @@ async fn reconcile(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<N
     let uid = spec.resource.uid.as_deref();
     if !is_heard && taken.is_empty() && !(is_for_none && spec.clusters.is_empty()) {
         // No agent has said anything yet: there is nothing to judge, and a write less while a fleet
-        // is being filled. What the template tells of copies that are gone must not stand.
+        // is being filled. What the template says of copies that are gone must not stand.
         if !is_scheduled || is_told(fleet, &template) == Some(false) {
             return Ok(Next::Done);
         }
@@ -314,7 +314,7 @@ fn told(
     outcome
 }
 
-/// Returns the condition that tells whether the copies would be stopped when their clusters are cut
+/// Returns the condition that says whether the copies would be stopped when their clusters are cut
 /// off.
 fn fenced(
     fleet: &Fleet,
@@ -379,7 +379,7 @@ fn taken(
 }
 
 /// Returns whether a Work was made for the binding with this permanent id, or does not say. One
-/// that a former binding of the same name left behind tells of a former object: a Job that has
+/// that a former binding of the same name left behind reports a former object: a Job that has
 /// ended, while the present one has not begun.
 fn is_made_for(work: &CachedWork, id: Option<&str>) -> bool {
     owner_id(work).is_none_or(|made_for| Some(made_for) == id)

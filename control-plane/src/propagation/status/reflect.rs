@@ -168,7 +168,7 @@ async fn write(
 }
 
 /// Returns whether a template is the one that its binding names, by their uids; where one of them
-/// has none, the name decides. What members tell of a former template is not shown on the one that
+/// has none, the name decides. What members say of a former template is not shown on the one that
 /// has its name now: a Job would count as ended before it begins, and that cannot be taken back.
 fn is_meant(named: Option<&str>, template: Option<&str>) -> bool {
     let uids = given(named).zip(template);

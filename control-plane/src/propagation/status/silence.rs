@@ -1,6 +1,6 @@
 //! Reports of silent clusters count as unknown.
 //!
-//! The last report of a cluster that is not heard stays in its Works, and says that all is well. It
+//! The last report of a cluster that is silent stays in its Works, and says that all is well. It
 //! is shown for what it is: health `Unknown`, not applied, with the time and the last report in
 //! words; the reported status stays, since state preservation and completed Jobs are read from it.
 //! Copies on silent clusters count on the template as Kubernetes counts Pods on a silent node: they
@@ -53,7 +53,7 @@ pub(super) struct Silence {
 }
 
 impl Silence {
-    /// Returns the silence of a cluster whose agent is not heard, or whose API the collector cannot
+    /// Returns the silence of a cluster whose agent is silent, or whose API the collector cannot
     /// reach. `None` for a cluster that says that it is not ready: its reports arrive.
     pub(super) fn of(cluster: &Cluster) -> Option<Self> {
         let ready = cluster.condition(READY)?;

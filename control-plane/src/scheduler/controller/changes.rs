@@ -20,8 +20,8 @@ use super::cluster_change::ClusterChange;
 const GATHER: Duration = Duration::from_millis(50);
 /// Changes answered at once; between them others get the processor.
 const AT_ONCE: usize = 16;
-/// Steps of one cluster that are told apart. Of more the last ones count as one, and a binding that
-/// was looked at between those two may be looked at again only when its time comes.
+/// Steps of one cluster that are distinguished. Of more the last ones count as one, and a binding
+/// that was looked at between those two may be looked at again only when its time comes.
 const MOST_STEPS: usize = 4;
 /// The answers take one part in so many of the time.
 const SHARE: u32 = 5;
@@ -118,7 +118,7 @@ mod tests {
         });
         let (old, new) = told.recv().await.unwrap();
         assert_eq!((old.unwrap(), new.unwrap()), (state(1), state(3)));
-        // What changes back is no change any more, and what leaves is told, too.
+        // What changes back is no change any more, and what leaves is reported, too.
         changes.note(&Change::Deleted { old: state(3) });
         let (old, new) = told.recv().await.unwrap();
         assert_eq!((old, new), (Some(state(3)), None));

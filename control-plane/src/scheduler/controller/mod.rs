@@ -309,7 +309,7 @@ impl Scheduler {
         decided.map(|(next, _)| next)
     }
 
-    /// Decides where a binding goes, writes it and says so; tells what the binding waits for from
+    /// Decides where a binding goes, writes it and says so; says what the binding waits for from
     /// now on.
     async fn decide(
         &self,

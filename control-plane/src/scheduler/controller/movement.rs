@@ -230,7 +230,7 @@ fn has_been_held(subject: &Subject<'_>, outcome: &Outcome) -> bool {
 
 /// Returns whether the binding was looked at before as it is now, and no other clusters were found.
 /// `unplaced` is the generation of the last such look in this process; without one, the condition
-/// tells of those of the process before.
+/// reports those of the process before.
 fn has_waited(subject: &Subject<'_>, unplaced: Option<i64>) -> bool {
     let has_failed = || {
         let told = conditions::status(&subject.status.conditions, SCHEDULED);
@@ -322,7 +322,7 @@ impl Scheduler {
         paid.map(|paid| Permit(Some(paid))).map_err(Held::Refused)
     }
 
-    /// Notes that a binding waits, and has its condition `Scheduled` say so, unless that tells why
+    /// Notes that a binding waits, and has its condition `Scheduled` say so, unless that says why
     /// no cluster may have it any more.
     pub(super) fn hold(
         &self,

@@ -246,7 +246,7 @@ impl<'a> Filters<'a> {
     }
 
     /// Returns the rejection of a cluster that is not ready, where only ready ones count: who moves
-    /// a workload off a failing cluster must not count on one that is not heard of. That it is
+    /// a workload off a failing cluster must not count on one that is silent. That it is
     /// silent is known before the taint is there that says so.
     fn readiness(&self, cluster: &'a ClusterInfo, placed: bool) -> Option<Rejection<'a>> {
         let ready_only = matches!(

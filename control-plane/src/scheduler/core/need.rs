@@ -122,7 +122,7 @@ fn spread(placement: &Placement) -> Vec<SpreadConstraint> {
 }
 
 /// Returns the tolerations that the result depends on. One of `NoExecute` for a limited time lets
-/// nothing in: it tells how long what is there stays. Former versions stored the defaults of the
+/// nothing in: it says how long what is there stays. Former versions stored the defaults of the
 /// control plane for these among the policy's own.
 fn letting_in(placement: &Placement) -> impl Iterator<Item = &Toleration> {
     let all = placement.cluster_tolerations.iter();
@@ -150,7 +150,7 @@ fn is_replicas_changed(spec: &ResourceBindingSpec, placement: &Placement) -> boo
 }
 
 /// Returns whether the workload has components, and its targets do not say how many they have: then
-/// only scheduling tells whether a target is missing.
+/// only scheduling says whether a target is missing.
 fn is_uncounted(spec: &ResourceBindingSpec) -> bool {
     let mut targets = spec.clusters.iter();
     !spec.components.is_empty() && targets.all(|target| target.components.is_empty())

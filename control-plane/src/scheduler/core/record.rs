@@ -12,7 +12,7 @@ const LONGEST_RECORD: usize = 128 * 1024;
 const DIGEST: &str = "\"placement too long for an annotation, sha256:";
 
 /// Returns the placement as the annotation keeps it: its text, or, where that is too long, a digest
-/// of it, which tells whether it changed but not in which part.
+/// of it, which says whether it changed but not in which part.
 ///
 /// # Panics
 /// Never: a placement has text keys, which always serialise.

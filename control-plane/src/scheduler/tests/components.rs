@@ -132,7 +132,7 @@ fn a_workload_is_scheduled_when_it_has_no_cluster_or_its_components_change() {
         (json!([]), Some(Need::ReplicasChanged)),
         (has(3), None),
         (has(2), Some(Need::ReplicasChanged)),
-        // Without numbers only scheduling tells whether a target is missing.
+        // Without numbers only scheduling says whether a target is missing.
         (json!([{ "name": "m1" }]), Some(Need::NotDivided)),
     ] {
         let spec = divided(job(3, &one_cluster()), components.clone());

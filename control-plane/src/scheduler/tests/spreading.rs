@@ -130,7 +130,7 @@ fn what_is_placed_stays_in_its_regions_until_it_lacks_room() {
     shares["spreadConstraints"] = constraints;
     let divided = |replicas, held: &[(&str, i32)]| placed(deployment(replicas, &shares), held);
     let status = ResourceBindingStatus::default();
-    // Chosen clusters are told, those without replicas, too.
+    // Chosen clusters are reported, those without replicas, too.
     let options = Options {
         keep_empty: true,
         ..Options::default()

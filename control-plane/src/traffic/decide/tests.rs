@@ -28,7 +28,7 @@ fn targets(text: &str) -> Targets {
     text.split_whitespace().map(entry).collect()
 }
 
-/// Returns the copy that a word tells of: `m1+30` has served for 30 seconds, `m1-0` is lost, and
+/// Returns the copy that a word describes: `m1+30` has served for 30 seconds, `m1-0` is lost, and
 /// `m1~0` leaves.
 fn copy(word: &str) -> (String, Copy) {
     let (what, text) = split(word);

@@ -79,7 +79,7 @@ fn job(object: &Value) -> bool {
         Some(completions) => parallel.min(completions),
         None => parallel,
     };
-    // A server that counts no ready pods tells of the active ones only.
+    // A server that counts no ready pods reports the active ones only.
     let ready = status["ready"]
         .as_i64()
         .or_else(|| status["active"].as_i64());

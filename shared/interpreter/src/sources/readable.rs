@@ -2,8 +2,8 @@
 //!
 //! An API that does not serve the kind (404) has no objects of it. One that refuses the process to
 //! read it (403) may have any: then it stays unknown which there are, and what was known before
-//! counts on. Either must last for a while, is told once, and is asked again. Any other answer says
-//! nothing.
+//! counts on. Either must last for a while, is reported once, and is asked again. Any other answer
+//! says nothing.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -42,7 +42,7 @@ impl Refusal {
         }
     }
 
-    /// Returns the sentence that is told.
+    /// Returns the sentence that is reported.
     fn words(self, what: &str, message: &str) -> String {
         match self {
             Self::Unserved => {

@@ -19,7 +19,7 @@ use super::request::Key;
 /// Time without an answer that fits after which one about an earlier version counts. An object that
 /// was changed once is not judged by what it was before.
 pub(super) const LATE: Duration = Duration::from_secs(5);
-/// Time without an answer after which it is told.
+/// Time without an answer after which it is reported.
 pub(super) const OVERDUE: Duration = Duration::from_mins(1);
 /// First and longest time after which a question that failed is sent again. About another version
 /// of the object it is the first.

@@ -57,8 +57,8 @@ impl<K: Followed> Follower<K> {
         mut lines: Incoming<K>,
     ) -> Result<State<K>, (State<K>, WatchError)> {
         match lines.next(STREAM_SILENCE).await {
-            // A deletion is told at once: to keep deletions until the end means to keep whatever
-            // comes after the first as well, and a list may be long.
+            // A deletion is reported at once: to keep deletions until the end means to keep
+            // whatever comes after the first as well, and a list may be long.
             Ok(Some(Line::Object { object, is_deleted })) => {
                 self.notify(if is_deleted {
                     Event::Delete(object)

@@ -60,7 +60,8 @@ fn odd(deleting: bool, deleted: bool) -> FollowerEvent<ConfigMap> {
     })
 }
 
-/// What happens, as pieces of news, then what is known of `x`, and whether its departure was told.
+/// What happens, as pieces of news, then what is known of `x`, and whether its departure was
+/// reported.
 type Case = (
     &'static str,
     Vec<Vec<FollowerEvent<ConfigMap>>>,
@@ -68,7 +69,7 @@ type Case = (
     bool,
 );
 
-/// Returns what is known of `x` after these pieces of news, and whether its departure was told.
+/// Returns what is known of `x` after these pieces of news, and whether its departure was reported.
 fn known(selection: Selection, news: Vec<FollowerEvent<ConfigMap>>) -> (String, bool) {
     let informer = informer(selection);
     let told = Arc::new(std::sync::atomic::AtomicBool::new(false));
@@ -240,7 +241,7 @@ fn listing(lists: Vec<Vec<&'static str>>, asked: Arc<Mutex<Vec<Instant>>>) -> Ap
 #[tokio::test(start_paused = true)]
 async fn a_list_that_lacks_what_nobody_saw_leave_is_confirmed_by_another() {
     for (lists, known, lists_in_all) in [
-        // The second list was short, and no watch tells of what it lacks.
+        // The second list was short, and no watch reports what it lacks.
         (vec![vec!["a", "b"], vec!["a"], vec!["a", "b"]], 2, 3),
         (vec![vec!["a", "b"], vec!["a"]], 1, 3),
         (vec![vec!["a"], vec!["a", "b"]], 2, 2),

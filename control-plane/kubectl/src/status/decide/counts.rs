@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{Moving, Report};
 
-/// Flows that are told; of more, those of the most workloads.
+/// Flows that are reported; of more, those of the most workloads.
 const FLOWS: usize = 100;
 
 impl Report {

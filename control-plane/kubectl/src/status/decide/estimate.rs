@@ -91,7 +91,7 @@ fn holds(report: &mut Report, snapshot: &Snapshot) {
     let is_timed = |it: &&mut Waiting| [FOR_FENCE, FOR_TOLERATION].contains(&it.reason.as_str());
     for waiting in waiting.iter_mut().filter(is_timed) {
         let cluster = cluster_of(&waiting.message);
-        // Nothing stops itself in a cluster that is heard; what is tolerated tells of no fence.
+        // Nothing stops itself in a cluster that is heard; what is tolerated reports no fence.
         let unheard = cluster.filter(|it| silent.contains(it));
         waiting.stops_seconds = unheard.and_then(|it| fenced_in(&waiting.message, it, snapshot));
         let told = report.held_by(cluster).map(|reason| verbs(reason).0);
@@ -165,7 +165,7 @@ pub(super) fn fenced_in(message: &str, cluster: &str, snapshot: &Snapshot) -> Op
     Some(seconds_until(end.ok()?, snapshot.now))
 }
 
-/// Returns the end of the toleration that a condition tells of.
+/// Returns the end of the toleration that a condition reports.
 fn tolerated_until(message: &str) -> Option<Timestamp> {
     let (_, rest) = message.split_once(": it stays until ")?;
     let time = rest.split([';', ' ']).next()?;

@@ -35,7 +35,7 @@ pub(in super::super) struct Waiting {
     /// has run out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at_most_seconds: Option<u64>,
-    /// Seconds until its copy in a cluster that is not heard has stopped itself at the latest,
+    /// Seconds until its copy in a cluster that is silent has stopped itself at the latest,
     /// whether it may then start elsewhere or not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stops_seconds: Option<u64>,

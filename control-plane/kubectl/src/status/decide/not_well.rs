@@ -28,7 +28,7 @@ use crate::view::{Member, State};
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(in super::super) struct NotWell {
-    /// The cluster as tables tell of it. Its reason is the condition by which it needs attention,
+    /// The cluster as tables report it. Its reason is the condition by which it needs attention,
     /// if it is ready.
     #[serde(flatten)]
     member: Member,

@@ -27,7 +27,7 @@ const FENCED: &str = "Fenced";
 pub(in super::super) struct Service {
     /// Workloads of which no copy runs.
     pub without: Group,
-    /// Workloads of which no copy is known to run, and some may, in clusters that are not heard.
+    /// Workloads of which no copy is known to run, and some may, in clusters that are silent.
     pub perhaps: Group,
     /// Clusters in which the workloads of `perhaps` may run.
     #[serde(skip)]

@@ -130,7 +130,7 @@ fn a_workload_that_waits_for_its_fence_is_told_when_its_old_copy_is_stopped() {
         let status = binding.status.as_mut().unwrap();
         status.conditions[0].message = format!("m1 has a taint: {message}");
         let bindings = vec![Arc::new(binding)];
-        // The last renewal was 340 s ago. A cluster that is heard again renews its lease.
+        // The last renewal was 340 s ago. A cluster that reports again renews its lease.
         let silent = vec![cluster("m1", "Unknown", &[]), cluster("m2", "True", &[])];
         for (clusters, expected) in [(silent, expected), (well(), None)] {
             let waiting = &decide(&snapshot(clusters, bindings.clone())).waiting[0];

@@ -1,4 +1,4 @@
-//! Workloads with copies on clusters that are not heard.
+//! Workloads with copies on clusters that are silent.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ const STAYS: [&str; 6] = [
 ];
 
 /// Returns a workload whose state is not known, with the reason why nothing moves it as far as one
-/// is told. `silent` are clusters that are not heard while no leader judges that.
+/// is reported. `silent` are clusters that are silent while no leader judges that.
 pub(super) fn unheard(binding: &AnyBinding, silent: &BTreeSet<String>) -> Option<Waiting> {
     let conditions = &binding.status().conditions;
     let applied = conditions::get(conditions, condition::FULLY_APPLIED);

@@ -162,7 +162,7 @@ pub(super) fn is_network(report: &Report) -> bool {
     is_whole && 2 * lost_last(&silent) > silent.len()
 }
 
-/// Tells of many clusters in which region most of them are, if there is one.
+/// Says of many clusters in which region most of them are, if there is one.
 fn in_common_region(report: &Report, found: &[&NotWell]) -> Option<String> {
     let (region, here) = common_region(found)?;
     let all = report.regions.get(region).copied().unwrap_or_default();

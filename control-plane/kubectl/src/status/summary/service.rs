@@ -82,7 +82,7 @@ pub(super) fn describe(report: &Report, now: Timestamp) -> (Lost, String) {
     (lost, parts.join("; "))
 }
 
-/// Tells which workloads may be without service, and when the copies of some stop by themselves:
+/// Says which workloads may be without service, and when the copies of some stop by themselves:
 /// first where many workloads are named, so that it is not overlooked. `who` begins the sentence.
 fn perhaps(report: &Report, who: &str, now: Timestamp) -> Vec<String> {
     let Service {

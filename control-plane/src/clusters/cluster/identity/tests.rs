@@ -75,7 +75,7 @@ fn namespace(id: Option<&str>) -> Namespace {
 
 #[test]
 fn an_older_cluster_that_takes_an_id_on_while_nobody_looks_does_not_get_it() {
-    // The attacker is older, and has removed from its own status what it was told.
+    // The attacker is older, and has removed from its own status what was written there.
     let mut attacker = cluster("a", None);
     attacker.metadata.creation_timestamp = Some(muster_shared::k8s::Time(at(1)));
     let mut victim = cluster("v", None);

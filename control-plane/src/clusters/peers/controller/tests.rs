@@ -1,4 +1,4 @@
-//! What agents are asked, and what Clusters are told.
+//! What agents are asked, and what is written on Clusters.
 
 use muster_shared::peers::{Reach, condition_type};
 use serde_json::{Value, json};

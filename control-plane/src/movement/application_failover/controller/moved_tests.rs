@@ -159,7 +159,7 @@ async fn a_move_is_written_with_the_new_placement_and_other_schedulers_place_wha
         );
         let placed = &body["spec"]["clusters"];
         assert_eq!(*placed, clusters, "{scheduler}");
-        // The next process tells of the move where this one ends before it could.
+        // The next process reports the move where this one ends before it could.
         let written = body["metadata"]["annotations"][history::ANNOTATION].as_str();
         let moved = History::read(written).to_publish(None).cloned().unwrap();
         let mode = moved.mode.as_str();

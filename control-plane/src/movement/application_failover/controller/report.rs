@@ -19,7 +19,7 @@ use crate::movement::application_failover::explain::{
 use crate::movement::application_failover::history::{self, History, Move};
 
 impl Applications {
-    /// Writes down and tells what came of a look.
+    /// Writes down and says what came of a look.
     pub(super) async fn conclude(
         &self,
         case: &Case<'_>,

@@ -23,12 +23,12 @@ use crate::movement::eviction::record::{Record, bounded};
 pub(super) struct Tally {
     /// Workloads that left.
     pub left: usize,
-    /// The number above and what remained, when it was told last.
+    /// The number above and what remained, when it was reported last.
     told: Option<(usize, Depth)>,
 }
 
 impl Evictor {
-    /// Tells what a cluster's taints mean for its workloads.
+    /// Says what a cluster's taints mean for its workloads.
     pub(super) fn report_queue(&mut self, cluster: &Arc<str>) {
         let all = self.on.get(cluster).map_or(0, HashSet::len);
         if all == 0 {
@@ -55,7 +55,7 @@ impl Evictor {
         self.note_cluster(cluster, reason, message);
     }
 
-    /// Tells how far the queue of a cluster has come, once there is nothing to be done in it for
+    /// Says how far the queue of a cluster has come, once there is nothing to be done in it for
     /// the moment.
     pub(super) fn report_progress(&mut self, cluster: &Arc<str>) {
         let depth = self.backlog.depth(cluster);
@@ -172,9 +172,9 @@ impl Evictor {
         }
     }
 
-    /// Tells what nobody told because no process was looking, or because the cache lacked the
-    /// binding or the cluster meanwhile: an eviction that took place, or that none is pending now
-    /// since the cluster recovered, or the workload was moved.
+    /// Reports what was not reported because no process was looking, or because the cache lacked
+    /// the binding or the cluster meanwhile: an eviction that took place, or that none is pending
+    /// now since the cluster recovered, or the workload was moved.
     pub(super) fn report_missed(&mut self, binding: &AnyBinding) {
         let conditions = &binding.status().conditions;
         if let Some(Note { cluster, state }) = to_publish(binding) {
@@ -308,7 +308,7 @@ impl Evictor {
     }
 }
 
-/// Returns the note of the last eviction of a workload, if it has not been told yet.
+/// Returns the note of the last eviction of a workload, if it has not been reported yet.
 fn to_publish(binding: &AnyBinding) -> Option<Note> {
     let record = Record::read(binding.metadata.annotations.as_ref())?;
     let told = record.is_told(&binding.status().conditions);

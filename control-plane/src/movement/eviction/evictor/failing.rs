@@ -1,4 +1,4 @@
-//! Applications that are to leave a cluster in which they fail: what tells of them is another
+//! Applications that are to leave a cluster in which they fail: what reports them is another
 //! controller, the queue, the budget, pauses, fences and the way out are those of taints.
 
 use std::collections::{BTreeSet, HashMap};

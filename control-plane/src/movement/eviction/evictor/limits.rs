@@ -119,7 +119,7 @@ impl Evictor {
         self.note_cluster(cluster, "DrainRateUnreadable", message);
     }
 
-    /// Begins to apply the limits, and tells of all clusters whose drain rate cannot be read:
+    /// Begins to apply the limits, and reports all clusters whose drain rate cannot be read:
     /// nobody was told of them before evictions began.
     pub(super) fn begin_limits(&mut self, now: Now) {
         self.limits.begin(now.tick);

@@ -244,7 +244,7 @@ impl World {
         self.told().iter().any(|(_, told)| *told == reason)
     }
 
-    /// Returns the reasons that workloads and clusters are told.
+    /// Returns the reasons in the notes about workloads and clusters.
     fn reasons(&mut self) -> [Vec<&'static str>; 2] {
         let news = self.evictor.take_reports();
         let bindings = news.bindings.iter().map(|(_, note)| note.reason());
@@ -482,7 +482,7 @@ fn what_changes_while_a_workload_is_being_evicted_is_judged_afterwards() {
         assert_eq!(left, ["a", "b"]);
         assert_eq!(world(&moved, end), ["c"]);
     }
-    // The watch tells of the eviction before its answer comes, and of what the scheduler did next.
+    // The watch reports the eviction before its answer comes, and what the scheduler did next.
     assert_eq!(world(&moved, &leave), ["c"]);
 }
 

@@ -1,4 +1,4 @@
-//! The condition on a binding that tells of its evictions, and when it is written anew.
+//! The condition on a binding that reports its evictions, and when it is written anew.
 
 use jiff::{SignedDuration, Timestamp};
 use muster_shared::check::few;
@@ -24,7 +24,7 @@ pub fn condition(notes: &[Note], now: Timestamp) -> Option<Condition> {
     } else {
         conditions::FALSE
     };
-    // An eviction is told only where nothing is pending: its story names the clusters that the
+    // An eviction is reported only where nothing is pending: its story names the clusters that the
     // workload went to, and a process that starts does not tell it again.
     let done = notes
         .iter()
@@ -62,7 +62,7 @@ pub fn condition(notes: &[Note], now: Timestamp) -> Option<Condition> {
 /// Returns the conditions of a binding with the one that follows from these notes, or `None` when
 /// nothing changes. Each eviction is a change, although the status may be the same before and after
 /// it: the condition gets the time of the eviction. What is said after an eviction is a change as
-/// well: by its later time the next process knows that the eviction was told.
+/// well: by its later time the next process knows that the eviction was reported.
 ///
 /// `is_start`: the process has just begun to act, and finds at once what the one before it found
 /// one after the other.

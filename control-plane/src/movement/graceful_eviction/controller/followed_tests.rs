@@ -259,7 +259,7 @@ async fn an_old_copy_goes_where_the_new_one_runs_all_that_an_override_leaves_of_
         members_scale,
     };
     let two = json!({"replicas": 2, "readyReplicas": 2});
-    // A Deployment without replicas is healthy, and does not tell of any.
+    // A Deployment without replicas is healthy, and does not report any.
     let none = json!({"observedGeneration": 1});
     for (status, made, goes) in [
         (&two, None, false),

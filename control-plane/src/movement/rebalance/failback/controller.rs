@@ -322,7 +322,7 @@ impl Failback {
         if new.any(|it| obstacle(fleet, spec, it).is_some()) {
             return Ok(Next::After(self.vain.next(key).time));
         }
-        // The end of a pause is told, and all are looked at again.
+        // The end of a pause is reported, and all are looked at again.
         let targets = spec.clusters.iter().map(|it| it.name.as_str());
         let mut touched = targets.chain(brought.iter().copied());
         if touched.any(|it| fleet.pauses.of(it, now).is_some()) {

@@ -225,7 +225,7 @@ pub fn unhealthy(cluster: &Cluster) -> Option<String> {
 }
 
 /// Returns the time since which a cluster is healthy; `None` if that is not recorded. The time that
-/// the member gives tells of a failure that nobody here saw. It does not count while it has not
+/// the member gives reports a failure that nobody here saw. It does not count while it has not
 /// come yet: the member's clock may be ahead by any time, and nothing would return until then.
 fn healthy_since(cluster: &Cluster, now: Timestamp) -> Option<Timestamp> {
     let recorded: Timestamp = cluster.annotations().get(HEALTHY_SINCE)?.parse().ok()?;

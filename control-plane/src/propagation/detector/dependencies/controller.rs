@@ -41,7 +41,7 @@ struct Distributor {
     leaving: Mutex<HashMap<BindingKey, Arc<AnyBinding>>>,
     /// Referrers that wait for the kind of their template to be listed.
     parked: Parked<BindingKey>,
-    /// What was told of a template last, so that it is told once. May be lost.
+    /// What was told of a template last, so that it is reported once. May be lost.
     told: Mutex<HashMap<TemplateKey, String>>,
     /// Templates whose bindings went.
     remade: Remade<TemplateKey>,
@@ -590,7 +590,8 @@ mod tests {
     }
 
     /// Returns a fleet with the Deployment in m1, which may be preserved, and another one that
-    /// needs the ConfigMap as well and may go anywhere. The agents have applied what they are told.
+    /// needs the ConfigMap as well and may go anywhere. The agents have applied what they are
+    /// reported.
     async fn shared(preserves: bool, other_in: &str) -> Stand {
         let mut web = referrer();
         web["metadata"]["finalizers"] = json!(["karmada.io/binding-controller"]);

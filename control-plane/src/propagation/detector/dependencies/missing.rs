@@ -1,4 +1,4 @@
-//! Tells of workloads that do not take along what they refer to, and are where that is not.
+//! Reports workloads that do not take along what they refer to, and are where that is not.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -5,7 +5,7 @@
 //! clusters. Karmada works referrer by referrer, so that a ConfigMap that a thousand workloads
 //! share is written a thousand times; here a template is handled once for all its referrers.
 //!
-//! Of workloads that take nothing along, people are told where they lack what they refer to.
+//! Workloads that take nothing along are reported where they lack what they refer to.
 
 mod attach;
 mod controller;

@@ -168,7 +168,7 @@ impl Detector {
     }
 
     /// Returns whether each template was looked at since this process began to act, as far as can
-    /// be told. Before that, it is not known for which templates no binding can be made.
+    /// be reported. Before that, it is not known for which templates no binding can be made.
     fn has_looked_at_all(&self) -> bool {
         let mut start = self.reports.start.lock();
         if start.is_over {

@@ -112,7 +112,7 @@ impl<K: Clone + Ord> Group<K> {
             || !self.roused.is_empty()
     }
 
-    /// Takes a binding that is to be woken, and tells whether it is likely to be helped.
+    /// Takes a binding that is to be woken, and says whether it is likely to be helped.
     pub fn pop(&mut self) -> Option<(K, bool)> {
         let likely = self.admission.pop().or_else(|| self.room.pop());
         if let Some((_, key)) = likely {

@@ -192,7 +192,7 @@ proptest! {
             let status = ResourceBindingStatus::default();
             Cycle::run(&specs[key], &status, &snapshot(&clusters), &Options::default())
         };
-        // Looks at a binding, and tells whether it waits.
+        // Looks at a binding, and says whether it waits.
         let check = |key: usize, fleet: &BTreeMap<u8, Value>| {
             let pass = decide(key, fleet);
             let wait = pass.result.is_err().then(|| Wait::after(&specs[key], &pass.attempts));

@@ -25,7 +25,7 @@ struct Known {
 }
 
 impl Ranges {
-    /// Returns ranges without demands; `most` demands are told apart.
+    /// Returns ranges without demands; `most` demands are distinguished.
     pub fn new(most: usize) -> Self {
         Self {
             most,

@@ -22,7 +22,7 @@ fn rate() -> Obstacle {
 }
 
 /// Returns the binding of an application for which a history is recorded, and which may have a
-/// condition that tells of it.
+/// condition that reports it.
 fn binding(told: Option<Condition>) -> Value {
     let history = History {
         since: [("m1".to_owned(), at(10))].into(),
