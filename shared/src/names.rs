@@ -224,7 +224,7 @@ pub mod condition {
     /// Reason of [`READY`] while the member refuses the credentials that the fleet has for it: the
     /// member may be well.
     pub const CREDENTIALS_REFUSED: &str = "ClusterCredentialsRefused";
-    /// Reason of [`READY`] that the control plane writes while nothing is heard of a cluster.
+    /// Reason of [`READY`] that the control plane writes while a cluster is silent.
     pub const SILENT: &str = "ClusterStatusUnknown";
     /// Reason of [`APPLIED`] of a suspended Work whose objects are gone, and of the event about it.
     pub const OBJECTS_MISSING: &str = "ObjectsMissing";

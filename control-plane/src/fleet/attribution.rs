@@ -70,7 +70,7 @@ pub struct Attribution {
     pub by: String,
     /// Time of the order.
     pub at: Option<Timestamp>,
-    /// Reason, in the words of whoever ordered.
+    /// Reason, in the words of the person who ordered.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
 }

@@ -171,14 +171,14 @@ pub fn is_live(cluster: Option<&Cluster>) -> Result<&Cluster, Unavailable<'_>> {
     }
 }
 
-/// Returns whether a cluster is ready as far as the control plane hears, so that it can remove what
+/// Returns whether a cluster is ready as far as the control plane knows, so that it can remove what
 /// it has.
 pub fn is_heard(fleet: &Fleet, cluster: &str) -> bool {
     let cluster = fleet.clusters.get(None, cluster);
     cluster.is_some_and(|cluster| readiness(&cluster) == conditions::TRUE)
 }
 
-/// Returns whether a cluster is ready as far as the control plane hears, and its agent reads its
+/// Returns whether a cluster is ready as far as the control plane knows, and its agent reads its
 /// Works, so that a copy that is ordered there will be made.
 pub fn applies_works(fleet: &Fleet, cluster: &str) -> bool {
     let known = fleet.clusters.get(None, cluster);

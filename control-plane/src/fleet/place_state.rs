@@ -25,7 +25,7 @@ impl PlaceState {
         let cluster = match cluster {
             Presence::There(cluster) => cluster.as_ref(),
             Presence::Gone => return Self::Gone,
-            // Nothing is heard of it; its copy may well run.
+            // It is silent; its copy may well run.
             Presence::Unknown(_) => return Self::Silent,
         };
         match can_hold(Some(cluster), workload) {

@@ -114,7 +114,7 @@ impl Asker {
         self.request("POST", path, body).await
     }
 
-    /// Asks whether a user with groups has a right, or whoever asks where none is named. The right
+    /// Asks whether a user with groups has a right, or the caller where none is named. The right
     /// is one of `resourceAttributes`.
     pub async fn may(&self, who: Option<(&str, &[&str])>, right: &Value) -> Answer<bool> {
         let (kind, who) = match who {

@@ -563,7 +563,7 @@ mod tests {
         queue.add("a");
         let news = queue.clone();
         let mut told = start(&queue, move |key, nth| {
-            // The other's write is heard of, and does not shorten the pause.
+            // The other's write is seen, and does not shorten the pause.
             if nth == 2 {
                 news.add(key);
             }

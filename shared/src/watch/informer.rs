@@ -259,7 +259,7 @@ impl<K: Followed> Informer<K> {
         }
     }
 
-    /// Takes in one piece of news; `list` is the list that is arriving. Returns of a complete list
+    /// Takes in one event; `list` is the list that is arriving. Returns of a complete list
     /// whether it lacks an object that was cached and that nobody saw leave.
     fn observe(&self, news: FollowerEvent<K>, list: &mut Option<Listed<K>>) -> Option<bool> {
         let event = match news {

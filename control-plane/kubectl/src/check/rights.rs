@@ -171,7 +171,7 @@ pub(super) async fn ask(asker: &Asker, accounts: &[Account], rights: &[Right]) -
     Ok(found)
 }
 
-/// Asks which of these rights an account lacks, or whoever asks where none is given, with nothing
+/// Asks which of these rights an account lacks, or the caller where none is given, with nothing
 /// that does instead.
 pub(super) async fn lacking(
     asker: &Asker,

@@ -24,7 +24,7 @@ const SEVERAL: usize = 2;
 pub struct Witness {
     /// Name of its Cluster.
     pub name: String,
-    /// Whether its agent is heard of.
+    /// Whether its agent is not silent.
     pub is_heard: bool,
     /// Whether its agent has lost all of its peers, of which there are several.
     pub has_lost_all: bool,
@@ -58,7 +58,7 @@ impl Witness {
     }
 }
 
-/// Returns whether `Ready` is the word of an agent: nothing is heard of one that is Unknown, unless
+/// Returns whether `Ready` is the report of an agent: one that is Unknown is silent, unless
 /// the agent says that its member refuses it.
 fn is_heard(ready: &Condition) -> bool {
     ready.status != UNKNOWN || ready.reason == CREDENTIALS_REFUSED
@@ -85,8 +85,9 @@ pub struct Verdict {
 
 /// Judges the reports about a cluster that is not ready since `troubled_since`, or is ready.
 ///
-/// - `True`: a witness that is heard of reaches the cluster.
-/// - `False`: none does, and two that are heard of have lost it, not much before its trouble began.
+/// - `True`: a witness that is not silent reaches the cluster.
+/// - `False`: none does, and two that are not silent have lost it, not much before its trouble
+///   began.
 /// - `Unknown`: otherwise.
 pub fn judge(witnesses: &[Witness], troubled_since: Option<Timestamp>, now: Timestamp) -> Verdict {
     let earliest = |since: Timestamp| {

@@ -31,7 +31,7 @@ pub struct Limits {
 
 impl Count {
     /// Counts the workloads of a cluster among some bindings. Only the reports of other clusters
-    /// that are heard of count: the last one of a dead cluster may be that all was well.
+    /// that are not silent count: the last one of a dead cluster may be that all was well.
     #[expect(clippy::cast_precision_loss, reason = "workloads are fewer than 2^52")]
     pub fn of<B: Borrow<AnyBinding>>(
         cluster: &str,
@@ -145,7 +145,7 @@ mod tests {
                 &[("a", WELL), ("b", ILL), ("c", WELL)],
                 [Some(0.0), Some(1.0)],
             ),
-            // Nothing is heard of d.
+            // d is silent.
             (&["a", "d"], &[("a", ILL), ("d", WELL)], [None, None]),
             (both, &[], [None, None]),
         ] {

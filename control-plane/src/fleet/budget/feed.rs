@@ -17,7 +17,7 @@ use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 
 /// Time after which a cluster that the API has and the cache lacks is asked for again. When it can
-/// be seen, that is heard of.
+/// be seen, the watch shows it.
 const AGAIN: Duration = Duration::from_mins(1);
 
 /// Returns the budget that the settings give to a control plane; it is told of every cluster from

@@ -23,7 +23,7 @@ pub const STEP: SignedDuration = SignedDuration::from_mins(1);
 pub struct Pause {
     /// Name of the cluster that is paused; `None` for the whole fleet.
     pub cluster: Option<String>,
-    /// Reason, in the words of whoever paused.
+    /// Reason, in the words of the person who paused.
     pub reason: String,
     /// User that paused.
     pub by: String,

@@ -65,8 +65,9 @@ impl ReadinessTracker {
     }
 }
 
-/// Returns whether a cluster is heard from now on: it was not ready before, or not all the time, or
-/// it is seen for the first time and says that it became ready at a moment that has not come yet.
+/// Returns whether a cluster counts as reporting from now on: it was not ready before, or not all
+/// the time, or it is seen for the first time and says that it became ready at a moment that has
+/// not come yet.
 fn comes_back(old: Option<&Cluster>, new: &Cluster, now: Timestamp) -> bool {
     let (told, before) = (ready_since(Some(new), None), ready_since(old, None));
     told.is_some_and(|it| match old {

@@ -225,7 +225,8 @@ impl Facts<'_> {
         self.clusters.is_empty() && self.asks_for_none && is_decided
     }
 
-    /// Returns whether a chosen cluster is heard of and has applied its Work, whatever it reports.
+    /// Returns whether a chosen cluster is not silent and has applied its Work, whatever it
+    /// reports.
     fn is_made(&self, name: &str) -> bool {
         let is_heard = matches!((self.cluster)(name), PlaceState::Sound | PlaceState::Left);
         is_heard && (self.work)(name) == WorkState::Applied
@@ -256,9 +257,9 @@ pub struct Situation<'a> {
     reports: HashMap<&'a str, &'a AggregatedStatusItem>,
     /// One of the chosen clusters at least is available now.
     available: bool,
-    /// Each chosen cluster reports a healthy copy and is heard of.
+    /// Each chosen cluster reports a healthy copy and is not silent.
     healthy: bool,
-    /// Each chosen cluster reports a healthy copy and is heard of, whatever replicas it runs.
+    /// Each chosen cluster reports a healthy copy and is not silent, whatever replicas it runs.
     responsive: bool,
 }
 
@@ -333,7 +334,7 @@ impl<'a> Situation<'a> {
         })
     }
 
-    /// Returns whether each chosen cluster is heard of and has applied its Work, whatever it
+    /// Returns whether each chosen cluster is not silent and has applied its Work, whatever it
     /// reports.
     fn is_made(&self) -> bool {
         let facts = self.facts;

@@ -74,7 +74,7 @@ pub fn start(fleet: &Arc<Fleet>, pace: &Pace, tasks: &mut Tasks) {
             Change::Applied { new, .. } => is_concerned(new).then(|| BindingKey::of(new)),
             Change::Deleted { .. } => None,
         })
-        // A report counts when its Work says the same, which may be heard of later.
+        // A report counts when its Work says the same, which may be seen later.
         .gathers(GATHERING, &fleet.works, |fleet, change| {
             let Change::Applied { old, new } = change else {
                 return None;

@@ -28,7 +28,7 @@ use crate::propagation::data::{self, gates};
 /// Pause before a binding is looked at again one of whose Works is going away. The end of the Work
 /// is an event, and usually comes earlier.
 const LEAVING: Duration = Duration::from_secs(5);
-/// Pause before a binding is looked at again that waits for data, if nothing is heard earlier.
+/// Pause before a binding is looked at again that waits for data, if no change is seen earlier.
 const LOOK: Duration = Duration::from_secs(5);
 
 /// Makes the Works of a binding once nothing holds them back. `is_left` says whether all Works have

@@ -23,7 +23,7 @@ use crate::fleet::works::{CachedWork, cluster_of, in_cluster};
 
 /// Reason of the condition `RemovalPending` while a copy may run.
 const FENCED: &str = "WaitingForFence";
-/// Pause before it is looked again, if nothing is heard earlier.
+/// Pause before it is looked again, if no change is seen earlier.
 const LOOK: Duration = Duration::from_secs(5);
 /// Time for which a cluster that is ready may take to remove its copy before that is reported.
 const UNTOLD: Duration = Duration::from_secs(15);

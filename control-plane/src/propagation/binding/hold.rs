@@ -52,7 +52,7 @@ pub enum Asked {
 
 /// Returns the copy that holds the new ones back the longest, if any does. `asked` says when the
 /// removal of the copy in a cluster was asked for; `None` if the cluster has no Work any more, or
-/// nothing is heard of it.
+/// it is silent.
 pub fn hold<'a>(
     tasks: &'a [GracefulEvictionTask],
     asked: &dyn Fn(&str) -> Option<Asked>,

@@ -42,7 +42,7 @@ pub(super) struct Facts<'a> {
     pub(super) is_to_go: &'a (dyn Fn(&CachedWork) -> bool + Sync),
     /// Whether a cluster is not silent, so that it carries out its orders.
     pub(super) is_heard: &'a (dyn Fn(&str) -> bool + Sync),
-    /// Whether a cluster is heard of, and its agent applies Works.
+    /// Whether a cluster is not silent, and its agent applies Works.
     pub(super) applies: &'a (dyn Fn(&str) -> bool + Sync),
     /// Whether movement out of a cluster is paused.
     pub(super) is_paused: &'a (dyn Fn(&str) -> bool + Sync),
@@ -84,10 +84,10 @@ pub(super) struct Plan<'a> {
 impl<'a> Plan<'a> {
     /// Returns what is done about the Works of a binding.
     ///
-    /// A copy goes only for copies that are there: at least one target that is heard of has applied
-    /// its own, and so has every other one that can. Where two copies must not run, or the policy
-    /// asks for old ones to go at once, one that can be made is enough (safety contract 1). While
-    /// movement out of a cluster is paused, no copy goes there for others.
+    /// A copy goes only for copies that are there: at least one target that is not silent has
+    /// applied its own, and so has every other one that can. Where two copies must not run, or the
+    /// policy asks for old ones to go at once, one that can be made is enough (safety contract 1).
+    /// While movement out of a cluster is paused, no copy goes there for others.
     pub(super) fn of(
         wanted: &Wanted<'a>,
         make: Result<Prepared, Error>,

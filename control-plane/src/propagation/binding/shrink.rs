@@ -36,10 +36,10 @@ pub struct Copy {
 /// where that is not known.
 ///
 /// `copy` returns what the Work for a cluster says; `None` if there is no Work. Only these stand
-/// for replicas elsewhere, and only if the Work stays and the cluster is heard: what the binding
-/// still says of a cluster may be about a copy that is gone, and a copy that is no target any more
-/// goes. What a silent target reported last is kept there all the same, and is not counted as going
-/// either: silence is no reason to take anything away.
+/// for replicas elsewhere, and only if the Work stays and the cluster is not silent: what the
+/// binding still says of a cluster may be about a copy that is gone, and a copy that is no target
+/// any more goes. What a silent target reported last is kept there all the same, and is not counted
+/// as going either: silence is no reason to take anything away.
 pub fn kept(
     spec: &ResourceBindingSpec,
     reports: &[AggregatedStatusItem],

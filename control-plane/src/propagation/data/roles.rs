@@ -28,7 +28,7 @@ pub struct Copy<'a> {
     pub is_target: bool,
     /// Work of the object in the cluster, if there is one.
     pub order: Option<Order>,
-    /// Whether the cluster is heard of.
+    /// Whether the cluster is not silent.
     pub reach: Reach,
     /// Reason why the data is not demoted yet: the workload may still use it.
     pub in_use: Option<String>,
@@ -43,10 +43,10 @@ pub struct Order {
     pub told: Told,
 }
 
-/// Whether a cluster is heard of, as far as the role of an object depends on it.
+/// Whether a cluster is not silent, as far as the role of an object depends on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// The cluster is heard of, and carries out its orders.
+    /// The cluster is not silent, and carries out its orders.
     Heard,
     /// The cluster is silent, and its agent has certainly demoted the object.
     Fenced,

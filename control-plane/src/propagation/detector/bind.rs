@@ -22,7 +22,7 @@ use crate::fleet::template::TemplateKey;
 use crate::fleet::write::Written;
 use crate::scheduler::controller::InitialPlacement;
 
-/// How long to wait for a binding that is going away; its disappearance is heard of earlier.
+/// How long to wait for a binding that is going away; its disappearance is seen earlier.
 const LEAVING: Duration = Duration::from_secs(5);
 
 impl Detector {

@@ -184,7 +184,7 @@ fn listen(detector: &Arc<Detector>) {
             if !changed.has(&kind.api_version, &kind.kind) {
                 continue;
             }
-            // Templates of a kind that is not listed yet are heard of when it is.
+            // Templates of a kind that is not listed yet are seen when it is.
             let all = templates.list(&kind, None);
             for template in all.into_iter().flatten() {
                 to.add(TemplateKey::of_template(&kind, &template));
@@ -257,7 +257,7 @@ impl Detector {
     async fn look_at(&self, key: &TemplateKey, changed: bool) -> Result<Next, Error> {
         let template = match self.fleet.templates.get(key) {
             Lookup::Found(template) => template,
-            // When its kind is listed, it is heard of.
+            // When its kind is listed, it is seen.
             Lookup::Absent | Lookup::Unknown => return Ok(Next::Done),
         };
         let claimed_elsewhere = claiming_controller(&template).is_some();

@@ -597,7 +597,7 @@ mod tests {
         detect(&mut stand).await;
         pass(10).await;
         assert_eq!(placed(&stand), json!(["m1"]));
-        // The watch of the policies breaks: what follows is heard of the template alone.
+        // The watch of the policies breaks: what follows is seen of the template alone.
         let broken = refusal(500, "InternalError", "");
         stand
             .api

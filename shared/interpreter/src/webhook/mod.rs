@@ -10,7 +10,7 @@
 //!   Where the object changes faster than that, the answer about an earlier version counts.
 //! * Each webhook has a queue of its own ([`mod@queue`]), limited in memory and in requests at a
 //!   time; among them those about one kind and operation, so that none leaves nothing for others. A
-//!   question for which the queue has no room is not kept: whoever asks is woken up when its turn
+//!   question for which the queue has no room is not kept: the caller is woken up when its turn
 //!   comes, and nothing is lost.
 //! * A webhook that fails for several objects in a row is not asked about that kind and operation
 //!   for a while ([`breaker`]).

@@ -25,7 +25,7 @@ pub(super) const OVERDUE: Duration = Duration::from_mins(1);
 /// of the object it is the first.
 const FIRST_RETRY: Duration = Duration::from_secs(5);
 const LONGEST_RETRY: Duration = Duration::from_mins(5);
-/// Time for which room in the queue is kept for whoever asks.
+/// Time for which room in the queue is kept for the caller.
 pub(super) const KEPT: Duration = Duration::from_secs(2);
 /// Time after which an object is forgotten about which nobody asks.
 const FORGOTTEN: Duration = Duration::from_mins(10);
@@ -60,9 +60,9 @@ pub(super) struct InFlight {
 pub(super) enum Room {
     /// The slot was not requested.
     None,
-    /// There is none yet, and whoever asks waits for it.
+    /// There is none yet, and the caller waits for it.
     Awaited,
-    /// It is kept for whoever asks, since this time.
+    /// It is kept for the caller, since this time.
     Kept(Place, Instant),
 }
 

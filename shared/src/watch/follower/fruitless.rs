@@ -78,7 +78,7 @@ impl Fruitless {
         self.next
     }
 
-    /// Returns whether everything has to be listed, as nothing is heard of changes.
+    /// Returns whether everything has to be listed, as no changes are seen.
     pub(super) const fn is_list_due(&self) -> bool {
         self.is_list_due
     }

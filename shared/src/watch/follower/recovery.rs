@@ -48,7 +48,7 @@ impl<K: Followed> Follower<K> {
         self.pause = (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
     }
 
-    /// Reports a trouble that lasts: in the log now and then, and to whoever asks.
+    /// Reports a trouble that lasts: in the log now and then, and to those who ask.
     fn explain(&mut self, stumble: &WatchError) {
         self.trouble.stumbled(stumble);
         let refused = stumble.code().is_some_and(is_lasting);

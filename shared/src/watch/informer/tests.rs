@@ -60,7 +60,7 @@ fn odd(deleting: bool, deleted: bool) -> FollowerEvent<ConfigMap> {
     })
 }
 
-/// What happens, as pieces of news, then what is known of `x`, and whether its departure was
+/// What happens, as events, then what is known of `x`, and whether its departure was
 /// reported.
 type Case = (
     &'static str,
@@ -69,7 +69,7 @@ type Case = (
     bool,
 );
 
-/// Returns what is known of `x` after these pieces of news, and whether its departure was reported.
+/// Returns what is known of `x` after these events, and whether its departure was reported.
 fn known(selection: Selection, news: Vec<FollowerEvent<ConfigMap>>) -> (String, bool) {
     let informer = informer(selection);
     let told = Arc::new(std::sync::atomic::AtomicBool::new(false));

@@ -11,7 +11,7 @@ impl Report {
         !self.leader.acts && self.leader.renewed.is_some()
     }
 
-    /// Returns whether the fleet API answers, and lets whoever asks read too little.
+    /// Returns whether the fleet API answers, and lets the caller read too little.
     pub(in super::super) fn is_refused(&self) -> bool {
         self.is_blind && self.unread.iter().all(|it| it.contains("(403 "))
     }

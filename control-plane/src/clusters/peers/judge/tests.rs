@@ -8,7 +8,7 @@ use crate::fleet::testing::at;
 /// Moment at which the trouble of the cluster began.
 const TROUBLE: i64 = 10_000;
 
-/// Returns a witness that is heard of, with a report since some seconds after that moment.
+/// Returns a witness that is not silent, with a report since some seconds after that moment.
 fn heard(name: &str, reach: Reach, after: i64) -> Witness {
     Witness {
         name: name.to_owned(),

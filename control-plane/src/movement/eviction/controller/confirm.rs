@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 
-/// Time for which a cluster counts as unchanged while nothing is heard of it. A watch that was cut
+/// Time for which a cluster counts as unchanged while it is silent. A watch that was cut
 /// off is noticed after a minute only, and the cluster may have recovered meanwhile.
 const TRUSTED: Duration = Duration::from_secs(5);
 

@@ -235,7 +235,7 @@ impl Distributor {
             Err(error) if self.parked.waits(&error, &key) => return Ok(Next::Done),
             Err(error) => {
                 fleet.warn(&binding, "GetDependenciesFailed", error.to_string());
-                // Another try mostly finds the same; a change of the template is heard of.
+                // Another try mostly finds the same; a change of the template is seen.
                 return Ok(error.retry_after().map_or(Next::Done, Next::After));
             }
         };
@@ -307,7 +307,7 @@ impl Distributor {
     async fn attach(&self, fleet: &Fleet, key: TemplateKey) -> Result<Next, Error> {
         let template = match fleet.templates.get(&key) {
             Lookup::Found(template) => template,
-            // It may come later, and so may its kind: either is heard of then.
+            // It may come later, and so may its kind: either is seen then.
             Lookup::Absent | Lookup::Unknown => {
                 self.told.lock().remove(&key);
                 return Ok(Next::Done);
@@ -376,7 +376,7 @@ impl Distributor {
             }
             attached.write(held.as_deref(), |key| undecided.contains(key), changed)
         });
-        // Not every decision about a referrer is heard of here: it may go unseen, or turn out to
+        // Not every decision about a referrer is seen here: it may go unseen, or turn out to
         // need nothing.
         let settled = if undecided.is_empty() {
             Next::Done
@@ -590,8 +590,8 @@ mod tests {
     }
 
     /// Returns a fleet with the Deployment in m1, which may be preserved, and another one that
-    /// needs the ConfigMap as well and may go anywhere. The agents have applied what they are
-    /// reported.
+    /// needs the ConfigMap as well and may go anywhere. The agents have applied what they
+    /// were sent.
     async fn shared(preserves: bool, other_in: &str) -> Stand {
         let mut web = referrer();
         web["metadata"]["finalizers"] = json!(["karmada.io/binding-controller"]);

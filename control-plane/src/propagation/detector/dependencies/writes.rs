@@ -41,7 +41,7 @@ pub(super) async fn send(fleet: &Fleet, key: &BindingKey, write: Write) -> Resul
     };
     match outcome {
         Ok(_) => Ok(Next::Done),
-        // The cache lags behind. What is there already is heard of when it arrives.
+        // The cache lags behind. What is there already is seen when it arrives.
         Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(Next::After(LATER)),
         Err(error) if is_conflict(&error) || is_gone(&error) => Ok(Next::Again),
         Err(error) => Err(ApiError::of("attach", key)(error).into()),

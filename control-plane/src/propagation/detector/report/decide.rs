@@ -28,7 +28,7 @@ const NOT_PROPAGATED: &str = "NotPropagated";
 /// Reason of a resource about which the scheduler has not said anything.
 const NOT_SCHEDULED: &str = "NotScheduledYet";
 
-/// Condition of a policy: each selected resource has clusters, one of which at least is heard.
+/// Condition of a policy: each selected resource has clusters, at least one of which is not silent.
 const READY: &str = "Ready";
 /// Reason of the condition `Ready` while some resources are only in clusters that are silent.
 const NOT_HEARD: &str = "NotHeard";
@@ -100,7 +100,7 @@ pub struct Tally {
     placed: u32,
     refused: u32,
     waiting: u32,
-    /// Resources none of whose clusters is heard.
+    /// Resources all of whose clusters are silent.
     unheard: Option<PropagationReason>,
     reasons: BTreeMap<String, PropagationReason>,
 }

@@ -72,7 +72,7 @@ fn a_taint_that_one_policy_lets_go_of_counts_while_one_of_the_shipped_form_wants
     story.check(0);
     story.ready("Unknown", 10);
     assert_eq!(story.check(10), ["down"]);
-    // The disks of the cluster are broken, too, and stay so when the cluster is heard of again.
+    // The disks of the cluster are broken, too, and stay so when the cluster reports again.
     story.also("Disk", "False", 20);
     assert_eq!(story.check(20), ["down"]);
     story.ready("True", 30);
