@@ -7,7 +7,7 @@
 //! agent of the member may be faster.
 
 mod pins;
-mod telling;
+mod reporting;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ use muster_shared::tls;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use self::telling::{Error, Stranger, Trouble};
+use self::reporting::{Error, Stranger, Trouble};
 use super::Place;
 use super::asking::{Asked, LONGEST};
 use super::document::Document;

@@ -9,7 +9,7 @@ use kube::Config;
 use muster_shared::certificate::hash::Hash;
 use muster_shared::certificate::pem;
 
-use super::telling::Stranger;
+use super::reporting::Stranger;
 
 /// Accepts a configuration without pins, and one that verifies its server and has a pinned
 /// authority.

@@ -20,8 +20,8 @@ use super::api_error::ApiError;
 use super::lease_changes::LeaseChange;
 
 pub mod decide;
+pub mod fenced_condition;
 pub mod subject;
-pub mod telling;
 
 pub use decide::{Verdict, of_work};
 pub use subject::{asked, keeps_data, needs_rule, orders, runs_alone, runs_nothing};

@@ -28,7 +28,7 @@ use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::{BindingKey, event_reference};
 use crate::fleet::completion::has_completed;
 use crate::fleet::fencing;
-use crate::fleet::fencing::telling::{self, Copy};
+use crate::fleet::fencing::fenced_condition::{self, Copy};
 use crate::fleet::last_patches::LastPatches;
 use crate::fleet::memory::Backoff;
 use crate::fleet::parked::Parked;
@@ -253,7 +253,8 @@ async fn reconcile(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<N
     let fenced = fenced(fleet, spec, &status.conditions, &works);
     let unfenced = fenced.clone().filter(|told| {
         let known = conditions::get(&status.conditions, &told.type_);
-        told.reason == telling::NOT_ALL && known.is_none_or(|known| known.message != told.message)
+        told.reason == fenced_condition::NOT_ALL
+            && known.is_none_or(|known| known.message != told.message)
     });
     if let Some(patch) = patch(status, version, &items, &applied, fenced, fleet.clock.now()) {
         if !fleet.leadership.is_current() {
@@ -339,7 +340,7 @@ fn fenced(
             reported,
         })
         .collect();
-    telling::condition(is_asked, &copies, before, fleet.clock.now())
+    fenced_condition::condition(is_asked, &copies, before, fleet.clock.now())
 }
 
 /// Returns the expected clusters whose Work of this name is another binding's, or nobody's.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
-use muster_interpreter::{Operation, acceptable_status, told_status};
+use muster_interpreter::{Operation, acceptable_status, reported_status};
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::{AggregatedStatusItem, ResourceBindingSpec, ResourceHealth};
 use muster_shared::events::EventType;
@@ -104,7 +104,7 @@ pub(super) async fn reflect(
     let kind = (&*key.kind.api_version, &*key.kind.kind);
     // A script of the user's says itself what is to be read.
     let wanted = if interpreters.is_native(kind, operation) {
-        told_status(&template, wanted, items, now)
+        reported_status(&template, wanted, items, now)
     } else {
         wanted
     };

@@ -20,7 +20,7 @@ mod tests;
 #[cfg(test)]
 mod vectors;
 
-pub use aggregate::{acceptable_status, aggregate_status, told_status};
+pub use aggregate::{acceptable_status, aggregate_status, reported_status};
 pub use dependencies::dependencies;
 pub use general_health::{denies_health, general_health, is_suspended, tells_health};
 pub use health::health;

@@ -4,13 +4,13 @@ mod accepted;
 mod address;
 mod batch;
 mod phase;
-mod told;
+mod reported;
 
 use jiff::Timestamp;
 use muster_shared::api::binding::AggregatedStatusItem;
 use serde_json::{Map, Value};
 
-pub use self::told::told_status;
+pub use self::reported::reported_status;
 
 use super::{
     Error, Operation,

@@ -1,4 +1,5 @@
-//! Tells on a binding whether its copies would be stopped, before anything fails. Pure.
+//! Condition of a binding that says whether its copies would be stopped, before anything fails.
+//! Pure.
 
 use jiff::Timestamp;
 use muster_shared::api::cluster::ClusterSyncMode;

@@ -17,7 +17,7 @@ use crate::read::field;
 ///
 /// Conditions of a Deployment of other types stay. Times stay where nothing changed, so that a
 /// status which is as it was is equal to the stored one.
-pub fn told_status(
+pub fn reported_status(
     template: &Value,
     wanted: Value,
     members: &[AggregatedStatusItem],
@@ -232,7 +232,7 @@ mod tests {
                 ..AggregatedStatusItem::default()
             })
             .collect();
-        told_status(template, wanted, &members, at(second))
+        reported_status(template, wanted, &members, at(second))
     }
 
     fn conditions(status: &Value) -> String {

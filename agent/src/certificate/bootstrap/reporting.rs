@@ -1,5 +1,5 @@
-//! Says why the agent has no credentials, and when it has got some: log, `/readyz`, events in the
-//! member.
+//! Reports why the agent has no credentials, and when it has got some: log, `/readyz`, events in
+//! the member.
 
 use std::path::PathBuf;
 use std::time::Duration;
