@@ -343,7 +343,7 @@ impl Rotation {
         if let Some(cluster) = self.clusters.get(None, &self.cluster) {
             let note = format!("Renewed the agent's certificate, valid until {until}.");
             let reason = "RotateCertificateSucceed";
-            self.events.tell(&*cluster, reason, note);
+            self.events.inform(&*cluster, reason, note);
         }
         Ok(())
     }

@@ -279,7 +279,7 @@ impl Credentials {
         let secret = format!("{}/{name}", self.namespace);
         tracing::info!(secret, "reported {}", report.name());
         let note = format!("Reported {} in Secret {secret}.", report.name());
-        self.events.tell(cluster, "ReportSecretSucceed", note);
+        self.events.inform(cluster, "ReportSecretSucceed", note);
     }
 }
 

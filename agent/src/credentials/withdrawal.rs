@@ -114,7 +114,7 @@ impl Credentials {
                 "{} is no longer reported: the account {account:?} and what belonged to it were removed.",
                 report.name()
             );
-            self.events.tell(&*cluster, "ReportSecretWithdrawn", note);
+            self.events.inform(&*cluster, "ReportSecretWithdrawn", note);
         }
         Ok(true)
     }

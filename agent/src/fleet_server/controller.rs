@@ -177,7 +177,7 @@ impl Choice {
                         self.begin_anew("the store of the fleet API is another one now");
                     }
                     Verdict::Refused(refusal) => {
-                        self.servers.tell(&current, &refusal).await;
+                        self.servers.report(&current, &refusal).await;
                         self.begin_anew(&refusal.to_string());
                     }
                 }
@@ -217,7 +217,7 @@ impl Choice {
                 Err(error) => error,
                 Ok(said) => match judge(&self.remembered, &candidate, &said) {
                     Verdict::Refused(refusal) => {
-                        self.servers.tell(&candidate, &refusal).await;
+                        self.servers.report(&candidate, &refusal).await;
                         refusal.to_string()
                     }
                     verdict => {
@@ -353,7 +353,7 @@ impl Choice {
                 return;
             }
             if let Verdict::Refused(refusal) = judge(&self.remembered, &candidate, &said) {
-                self.servers.tell(&candidate, &refusal).await;
+                self.servers.report(&candidate, &refusal).await;
             }
         }
     }

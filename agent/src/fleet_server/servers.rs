@@ -54,7 +54,7 @@ impl Servers {
 
     /// Writes the newest epoch onto the lease of the member in an older store, without renewing the
     /// lease, so that the control plane there learns that it is no longer obeyed.
-    pub(super) async fn tell(&mut self, candidate: &Candidate, refusal: &Refusal) {
+    pub(super) async fn report(&mut self, candidate: &Candidate, refusal: &Refusal) {
         let Refusal::Older { seen, .. } = refusal else {
             return;
         };

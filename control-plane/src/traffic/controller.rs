@@ -179,7 +179,7 @@ impl Traffic {
             Ok(None) => self.withdraw(&write).await,
             Err(problem) => {
                 self.release(self.hostnames.forget(key));
-                write.tell(Some(&Outcome::Invalid(problem))).await
+                write.report(Some(&Outcome::Invalid(problem))).await
             }
         }
     }
@@ -194,7 +194,7 @@ impl Traffic {
         self.release(self.hostnames.note(write.key, request));
         if !self.endpoints.is_synced() {
             if self.endpoints.is_unserved() {
-                write.tell(Some(&Outcome::NotServed)).await?;
+                write.report(Some(&Outcome::NotServed)).await?;
             }
             return Ok(Next::After(UNLISTED));
         }
@@ -204,7 +204,7 @@ impl Traffic {
         };
         let held = self.held(write.key);
         if let Some(problem) = self.conflict(write.key, held.as_deref(), &owner, request) {
-            return write.tell(Some(&Outcome::Conflict(problem))).await;
+            return write.report(Some(&Outcome::Conflict(problem))).await;
         }
         let published = held.as_deref().map(endpoint::published).unwrap_or_default();
         let (states, copies) = self.copies(write, request);
@@ -213,7 +213,7 @@ impl Traffic {
         let outcome = Outcome::of(&request.hostname, &decision, &states);
         let next = decision.next.map_or(Next::Done, Next::After);
         if decision.targets.is_empty() {
-            write.tell(Some(&outcome)).await?;
+            write.report(Some(&outcome)).await?;
             return Ok(next);
         }
         let held = held.as_deref();
@@ -231,12 +231,12 @@ impl Traffic {
             }
             Err(error) if error.is_lasting() => {
                 let text = format!("{error}.");
-                write.tell(Some(&Outcome::Refused(text))).await?;
+                write.report(Some(&Outcome::Refused(text))).await?;
                 return Err(error);
             }
             Err(error) => return Err(error),
         }
-        match write.tell(Some(&outcome)).await? {
+        match write.report(Some(&outcome)).await? {
             Next::Done => Ok(next),
             again => Ok(again),
         }
@@ -339,7 +339,7 @@ impl Traffic {
         {
             return Ok(Next::Again);
         }
-        write.tell(None).await
+        write.report(None).await
     }
 
     fn forget(&self, key: &BindingKey) {

@@ -90,7 +90,7 @@ impl Writing<'_> {
 
     /// Writes what became of the host name into the condition of the binding, and an event where
     /// that is news; `None` removes the condition.
-    pub async fn tell(&self, outcome: Option<&Outcome>) -> Result<Next, ApiError> {
+    pub async fn report(&self, outcome: Option<&Outcome>) -> Result<Next, ApiError> {
         let status = self.binding.status();
         let mut list = status.conditions.clone();
         let condition = outcome.map(|it| it.condition(self.fleet.clock.now()));

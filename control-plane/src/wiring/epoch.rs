@@ -169,7 +169,7 @@ impl Watch {
                 Verdict::Superseded(words) if begun.is_some() => return words,
                 Verdict::Superseded(words) => {
                     self.health.ready(PART, Err(words.clone()));
-                    self.tell(&mut told, &words);
+                    self.report(&mut told, &words);
                     // Without an election nothing else keeps the process from acting.
                     if !self.fleet.settings.leader_elect {
                         return words;
@@ -183,7 +183,7 @@ impl Watch {
                         _ => None,
                     };
                     if let Some(words) = &doubt {
-                        self.tell(&mut told, words);
+                        self.report(&mut told, words);
                     }
                     if doubt.is_some() || begun.is_none() || told.is_some() {
                         self.health.note(PART, doubt);
@@ -197,7 +197,7 @@ impl Watch {
     }
 
     /// Publishes what is known of a newer store, unless the same was told before.
-    fn tell(&self, told: &mut Option<String>, words: &str) {
+    fn report(&self, told: &mut Option<String>, words: &str) {
         if told.as_deref() == Some(words) {
             return;
         }

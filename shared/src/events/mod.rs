@@ -100,7 +100,7 @@ impl Events {
     }
 
     /// Publishes an event about what went well with an object.
-    pub fn tell<K>(&self, about: &K, reason: &str, note: impl Into<String>)
+    pub fn inform<K>(&self, about: &K, reason: &str, note: impl Into<String>)
     where
         K: Resource<DynamicType = ()>,
     {

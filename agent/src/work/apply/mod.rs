@@ -238,7 +238,7 @@ impl Applier {
                     path(&work),
                     self.objects.cluster
                 );
-                self.events.tell(&*work, "SyncSucceed", note);
+                self.events.inform(&*work, "SyncSucceed", note);
             }
             let again = again.into_iter().chain(unconfirmed.then_some(UNCONFIRMED));
             let tries = keys(&work);

@@ -44,7 +44,7 @@ impl Applier {
     ) -> Result<(), Error> {
         if let Some(turned) = conditions.iter().find(|new| dispatching_turned(&work, new)) {
             let note = turned.message.clone();
-            self.events.tell(&*work, "WorkDispatching", note);
+            self.events.inform(&*work, "WorkDispatching", note);
         }
         let warned = conditions.iter().find(|new| contest_turned(&work, new));
         if let Some(contended) = warned {

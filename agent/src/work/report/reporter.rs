@@ -101,7 +101,7 @@ impl Reporter {
             Ok(_) => {
                 metrics::counter!("muster_work_reports_total").increment(1);
                 for (reason, text) in news(named(work), &report.statuses) {
-                    self.events.tell(work, reason, text);
+                    self.events.inform(work, reason, text);
                 }
                 if report.shortened > 0 {
                     let text = too_long(report.shortened);

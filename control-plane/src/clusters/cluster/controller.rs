@@ -120,7 +120,7 @@ async fn keep(fleet: &Fleet, cluster: &Cluster) -> Result<Next, ApiError> {
         if let Some(taints) = taints {
             let text = condition_taints::describe(&taints);
             tracing::info!(cluster = cluster.name_any(), "condition taints: {text}");
-            fleet.events.tell(cluster, "TaintClusterSucceed", text);
+            fleet.events.inform(cluster, "TaintClusterSucceed", text);
         }
     }
     Ok(again.map_or(Next::Done, |due| Next::After(until(due, now))))
@@ -149,7 +149,7 @@ async fn ensure_namespace(fleet: &Fleet, cluster: &Cluster) -> Result<(), ApiErr
             );
             fleet
                 .events
-                .tell(cluster, "CreateExecutionSpaceSucceed", note);
+                .inform(cluster, "CreateExecutionSpaceSucceed", note);
             Ok(())
         }
         Err(error) if client::is_conflict(&error) => Ok(()),

@@ -102,7 +102,7 @@ pub(super) async fn see_off(
                     let note = format!("Removed execution space for cluster({name}).");
                     fleet
                         .events
-                        .tell(cluster, "RemoveExecutionSpaceSucceed", note);
+                        .inform(cluster, "RemoveExecutionSpaceSucceed", note);
                 }
                 Err(error) => {
                     fleet

@@ -223,7 +223,7 @@ async fn attend(fleet: &Fleet, memory: &Memory, name: &str) -> Result<Next, ApiE
     let asked = known.as_ref().and_then(|it| wanted(fleet, it, name));
     let (step, answer) = if cluster.annotations().get(PEERS) == asked.as_ref() {
         let told = match &known {
-            Some(known) => tell(fleet, &cluster, known).await,
+            Some(known) => report(fleet, &cluster, known).await,
             None => take_back(fleet, &cluster).await,
         };
         ("write the condition SeenByPeers of", told)
@@ -261,7 +261,7 @@ async fn ask(fleet: &Fleet, cluster: &Cluster, asked: Option<&str>) -> Result<()
 }
 
 /// Writes what the witnesses of a cluster see, where that is news.
-async fn tell(fleet: &Fleet, cluster: &Cluster, known: &Known) -> Result<Next, kube::Error> {
+async fn report(fleet: &Fleet, cluster: &Cluster, known: &Known) -> Result<Next, kube::Error> {
     let (name, now) = (cluster.name_any(), fleet.clock.now());
     if let Err(why) = address(known, cluster) {
         let said = conditions::new(SEEN_BY_PEERS, UNKNOWN, "NoAddress", &why, now);
@@ -325,7 +325,7 @@ async fn note(fleet: &Fleet, cluster: &Cluster, said: Condition) -> Result<(), k
         fleet.events.warn(cluster, "LostByPeers", message);
     } else if was_lost && written.status == TRUE {
         tracing::info!(cluster = name, "peers see the cluster: {message}");
-        fleet.events.tell(cluster, "SeenByPeers", message);
+        fleet.events.inform(cluster, "SeenByPeers", message);
     }
     Ok(())
 }

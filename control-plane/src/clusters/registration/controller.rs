@@ -185,7 +185,7 @@ async fn approve(
             message,
             "approved an agent's signing request"
         );
-        fleet.events.tell(request, "AutoApproved", message);
+        fleet.events.inform(request, "AutoApproved", message);
     }
     Ok(Next::Done)
 }

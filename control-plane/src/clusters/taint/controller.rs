@@ -281,7 +281,7 @@ fn report(fleet: &Fleet, cluster: &Cluster, outcome: &Outcome) {
     }
     if let Some(taints) = &outcome.taints {
         let note = condition_taints::describe(taints);
-        fleet.events.tell(cluster, "TaintClusterSucceed", note);
+        fleet.events.inform(cluster, "TaintClusterSucceed", note);
     }
 }
 

@@ -341,13 +341,13 @@ impl Failback {
         self.note(key, true);
         counter!(REQUESTED).increment(1);
         let since = brought.iter().filter_map(|it| due.get(*it)).min();
-        tell(fleet, binding.as_ref(), &brought.join(", "), since);
+        report(fleet, binding.as_ref(), &brought.join(", "), since);
         Ok(later)
     }
 }
 
 /// Tells that a workload was asked to return to clusters that have been healthy since a time.
-fn tell(fleet: &Fleet, binding: &AnyBinding, to: &str, since: Option<&Timestamp>) {
+fn report(fleet: &Fleet, binding: &AnyBinding, to: &str, since: Option<&Timestamp>) {
     let since = since.map(ToString::to_string).unwrap_or_default();
     let note = format!("returns to {to}, healthy since {since}: it is placed anew");
     tracing::info!(binding = %BindingKey::of(binding), "{note}");
