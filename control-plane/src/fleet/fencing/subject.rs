@@ -131,7 +131,9 @@ pub fn orders(
 fn with_claims_kept(mut patch: Value, manifest: &Value) -> Value {
     const POLICY: &str = "persistentVolumeClaimRetentionPolicy";
     if manifest["spec"][POLICY]["whenScaled"] == "Delete" {
-        patch["spec"][POLICY]["whenScaled"] = json!("Retain");
+        // What a rule answers may have anything in these places.
+        let kept = json!({ "spec": { POLICY: { "whenScaled": "Retain" } } });
+        merge::apply(&mut patch, &kept);
     }
     patch
 }
@@ -284,6 +286,21 @@ mod tests {
             let orders = orders(&spec, &manifest, &Interpreters::default());
             let stop = orders.ok().flatten().unwrap().stop;
             assert_eq!(stop.as_ref(), Some(expected), "{policy}");
+        }
+    }
+
+    #[test]
+    fn storage_stays_whatever_a_rule_makes_of_the_object() {
+        let policy = "persistentVolumeClaimRetentionPolicy";
+        let manifest = json!({ "spec": { policy: { "whenScaled": "Delete" } } });
+        for patch in [
+            json!({ "spec": { "size": 0 } }),
+            json!({ "spec": { policy: null } }),
+            json!({ "spec": { policy: 1 } }),
+            json!({ "spec": "none" }),
+        ] {
+            let kept = with_claims_kept(patch.clone(), &manifest);
+            assert_eq!(kept["spec"][policy]["whenScaled"], "Retain", "{patch}");
         }
     }
 
