@@ -230,12 +230,15 @@ fn preserved_anew(change: &Change<AnyBinding>) -> Vec<Place> {
     added.map(place).collect()
 }
 
-/// Returns the clusters in which the objects of a binding stay when it is deleted.
+/// Returns the clusters in which the objects of a binding stay when it is deleted: its targets, and
+/// those that it is leaving.
 pub(super) fn preserved_in(binding: &AnyBinding) -> impl Iterator<Item = &str> {
     let spec = &binding.spec;
     let preserves = spec.is_preserved_on_deletion();
-    let clusters = spec.clusters.iter().filter(move |_| preserves);
-    clusters.map(|target| target.name.as_str())
+    let targets = spec.clusters.iter().map(|it| &*it.name);
+    let left = spec.graceful_eviction_tasks.iter();
+    let left = left.map(|it| &*it.from_cluster);
+    targets.chain(left).filter(move |_| preserves)
 }
 
 /// Returns the clusters in which something that lies in a namespace stays when it is deleted.
@@ -484,6 +487,22 @@ mod tests {
         assert!(is_bound(&work(json!({ "annotations": name }))));
         assert!(is_bound(&work(json!({ "labels": id }))));
         assert!(!is_bound(&work(json!({ "labels": { "theirs": "1" } }))));
+    }
+
+    #[test]
+    fn what_is_preserved_stays_in_the_clusters_that_it_is_leaving_as_well() {
+        for (preserves, expected) in [(true, &["m1", "m2"][..]), (false, &[])] {
+            let spec = json!({
+                "clusters": [{ "name": "m1" }],
+                "gracefulEvictionTasks": [{ "fromCluster": "m2" }],
+                "preserveResourcesOnDeletion": preserves,
+            });
+            let binding =
+                json!({ "metadata": { "namespace": "shop", "name": "web" }, "spec": spec });
+            let binding: AnyBinding = serde_json::from_value(binding).unwrap();
+            let found: Vec<&str> = preserved_in(&binding).collect();
+            assert_eq!(found, expected, "{preserves}");
+        }
     }
 
     #[test]
