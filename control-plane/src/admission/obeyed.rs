@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use muster_shared::api::policy::PropagationSpec;
+use muster_shared::check::listed;
 
 /// API groups whose objects each API server obeys that has them, be they meant for members only.
 const OBEYED: [&str; 3] = [
@@ -26,11 +27,11 @@ pub fn advice(spec: &PropagationSpec) -> Option<String> {
     if kinds.is_empty() {
         return None;
     }
-    let kinds: Vec<&str> = kinds.into_iter().take(MOST_NAMES).collect();
+    let kinds: Vec<&str> = kinds.into_iter().collect();
     Some(format!(
         "spec.resourceSelectors: the fleet API obeys objects of these kinds itself as soon as they are there. It asks a webhook about its own \
          writes, which wait or fail where the webhook's Service answers in members only: {}",
-        kinds.join(", ")
+        listed(&kinds, MOST_NAMES)
     ))
 }
 
@@ -49,6 +50,10 @@ mod tests {
             (&[(hooks, webhook), (pods, "Pod")], Some(webhook)),
             (&[("apiregistration.k8s.io/v1", service)], Some(service)),
             (&[("my.admissionregistration.k8s.io/v1", "Hook")], None),
+            (
+                &["A", "B", "C", "D", "E", "F"].map(|kind| (hooks, kind)),
+                Some("A, B, C, D, E and 1 more"),
+            ),
         ] {
             let selectors = selectors.iter();
             let selectors =
