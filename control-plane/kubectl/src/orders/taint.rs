@@ -250,21 +250,40 @@ fn apply(
     Ok((taints, told))
 }
 
+/// Returns the edits that change something, in words. A taint that is there already was put on by
+/// an earlier order, or by somebody else.
+fn changed_by(
+    present: &[Taint],
+    edits: &[Edit],
+    overwrite: bool,
+    now: Timestamp,
+) -> anyhow::Result<Vec<String>> {
+    let (mut taints, mut changes) = (present.to_vec(), Vec::new());
+    for edit in edits {
+        let (after, _) = apply(&taints, std::slice::from_ref(edit), overwrite, now)?;
+        if after != taints {
+            changes.push(edit.to_string());
+        }
+        taints = after;
+    }
+    Ok(changes)
+}
+
 pub(super) async fn carry_out(client: &Client, options: &Options) -> anyhow::Result<String> {
     let (clusters, edits) = options.read()?;
     let names = clusters.ordered(client).await?;
     let names = once(&names.context("no cluster is named: write its name before the taint")?);
     // All or none, as far as that can be known before.
+    let mut changes = Vec::new();
     for name in &names {
         let cluster = find_cluster(client, name).await?;
-        apply(&cluster.spec.taints, &edits, options.overwrite, calendar())
+        let found = changed_by(&cluster.spec.taints, &edits, options.overwrite, calendar())
             .with_context(|| format!("Cluster {name}"))?;
+        changes.push(found.join(", "));
     }
     let time = ServerTime::ask(client).await;
     let author = options.why.author(client).await;
-    let mut order = author.order(attribution::order::TAINT, time.now());
-    let changes: Vec<String> = edits.iter().map(Edit::to_string).collect();
-    order.change = changes.join(", ");
+    let order = author.order(attribution::order::TAINT, time.now());
     // Nothing leaves one of several clusters before all are written: it could go to one whose turn
     // comes next, or leave the last because the first counts as failed no more. The pause ends by
     // itself if the command ends in between.
@@ -284,15 +303,19 @@ pub(super) async fn carry_out(client: &Client, options: &Options) -> anyhow::Res
     }
     let mut told = String::new();
     let dry = if options.dry_run { " (dry run)" } else { "" };
-    for name in &names {
+    for (name, changes) in names.iter().zip(changes) {
+        let order = attribution::Attribution {
+            change: changes,
+            ..order.clone()
+        };
         let lines = std::cell::RefCell::new(Vec::new());
         change(client, name, Some(&order), |cluster| {
             let present = &cluster.spec.taints;
             let (taints, told) = apply(present, &edits, options.overwrite, time.now())
                 .with_context(|| format!("Cluster {name}"))?;
             *lines.borrow_mut() = told;
-            let changes = taints != *present && !options.dry_run;
-            Ok(changes.then(|| json!({ "spec": { "taints": taints } })))
+            let is_changed = taints != *present && !options.dry_run;
+            Ok(is_changed.then(|| json!({ "spec": { "taints": taints } })))
         })
         .await
         .with_context(|| half(&told))?;

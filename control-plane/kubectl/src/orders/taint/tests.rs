@@ -171,3 +171,19 @@ fn an_order_says_which_taints_it_changes() {
         assert_eq!(text.parse::<Edit>().unwrap().to_string(), expected);
     }
 }
+
+#[test]
+fn an_order_records_only_what_it_changes() {
+    let present = [taint("a", Some("x"), NO_EXECUTE, Some(1))];
+    let now = Timestamp::from_second(9).unwrap();
+    for (edits, expected) in [
+        ("a=x:NoExecute", ""),
+        ("a=x:NoExecute b:NoSchedule", "tainted b:NoSchedule"),
+        ("a=y:NoExecute", "tainted a=y:NoExecute"),
+        ("a- a=x:NoExecute", "untainted a, tainted a=x:NoExecute"),
+    ] {
+        let read: Vec<Edit> = edits.split(' ').map(|it| it.parse().unwrap()).collect();
+        let found = changed_by(&present, &read, true, now).unwrap();
+        assert_eq!(found.join(", "), expected, "{edits}");
+    }
+}
