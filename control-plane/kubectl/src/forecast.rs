@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
+use muster_control_plane::fleet::availability::readiness;
 use muster_control_plane::fleet::binding::BindingKey;
 use muster_control_plane::fleet::budget::rate::{Band, Rates};
 use muster_control_plane::fleet::fencing::keeps_data;
@@ -35,6 +36,7 @@ use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus, Ta
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::PurgeMode;
 use muster_shared::api::taint_policy::ClusterTaintPolicy;
+use muster_shared::conditions;
 use serde::{Serialize, Serializer};
 use tokio::time::Instant;
 
@@ -202,7 +204,7 @@ pub fn forecast(
             ..Forecast::default()
         },
     };
-    let after = course.run(&fleet.bindings, &struck, disaster);
+    let after = course.run(&fleet.bindings, &struck);
     let left = |cluster: &str| !struck.contains_key(cluster);
     Forecast {
         room: course.rooms.compared(left),
@@ -218,8 +220,8 @@ struct Leaver<'a> {
     cluster: Arc<str>,
     due: Timestamp,
     cause: Cause,
-    /// Whether the cluster is silent.
-    is_silent: bool,
+    /// Whether the cluster is ready, so that its agent can demote data there.
+    is_ready: bool,
 }
 
 /// The evictions as they follow each other.
@@ -238,12 +240,7 @@ struct Course<'a> {
 
 impl Course<'_> {
     /// Moves what has to leave; returns where that is afterwards.
-    fn run(
-        &mut self,
-        bindings: &[Arc<AnyBinding>],
-        struck: &BTreeMap<String, Struck>,
-        disaster: &Disaster,
-    ) -> After {
+    fn run(&mut self, bindings: &[Arc<AnyBinding>], struck: &BTreeMap<String, Struck>) -> After {
         let mut leavers = Vec::new();
         for binding in bindings {
             if binding.metadata.deletion_timestamp.is_some() {
@@ -251,8 +248,7 @@ impl Course<'_> {
             }
             for target in &binding.spec.clusters {
                 if let Some(struck) = struck.get(&target.name) {
-                    let by_hand = disaster.drained.contains(&target.name);
-                    leavers.extend(self.judge(binding, target, struck, by_hand));
+                    leavers.extend(self.judge(binding, target, struck));
                 }
             }
         }
@@ -324,7 +320,6 @@ impl Course<'_> {
         binding: &'b AnyBinding,
         target: &TargetCluster,
         struck: &Struck,
-        by_hand: bool,
     ) -> Option<Leaver<'b>> {
         let spec = &binding.spec;
         let switches = Switches::of(self.settings);
@@ -368,7 +363,7 @@ impl Course<'_> {
             cluster: Arc::from(&*target.name),
             due,
             cause,
-            is_silent: !by_hand,
+            is_ready: readiness(&struck.cluster) == conditions::TRUE,
         })
     }
 
@@ -418,7 +413,7 @@ impl Course<'_> {
             let why = why.unwrap_or_else(|| NO_RATE.to_owned());
             return Err(why.into());
         }
-        if let Some(why) = keeps_data(spec).filter(|_| leaver.is_silent) {
+        if let Some(why) = keeps_data(spec).filter(|_| !leaver.is_ready) {
             return Err(why.into());
         }
         let switches = Switches::of(self.settings);

@@ -278,17 +278,18 @@ fn data_goes_ahead_of_a_move_and_keeps_what_nothing_fences_in_a_lost_cluster() {
         });
         json!({"dataReplication": {"roles": [role]}})
     };
-    for (when, lost, drained, moves) in [
-        ("Wait", &[][..], &["m1"][..], true),
-        ("Wait", &["m1"], &[], false),
-        ("Promote", &["m1"], &[], true),
+    for (when, ready, lost, drained, moves) in [
+        ("Wait", "True", &[][..], &["m1"][..], true),
+        // A drain moves no data out of a cluster that is lost already.
+        ("Wait", "Unknown", &[], &["m1"], false),
+        ("Promote", "Unknown", &[], &["m1"], true),
+        ("Wait", "True", &["m1"], &[], false),
+        ("Promote", "True", &["m1"], &[], true),
     ] {
-        let told = foretell(
-            &fleet(vec![web("a", "m1", &data(when))]),
-            lost,
-            drained,
-            &[],
-        );
+        let mut fleet = fleet(vec![web("a", "m1", &data(when))]);
+        let status = fleet.clusters[0].status.as_mut().unwrap();
+        ready.clone_into(&mut status.conditions[0].status);
+        let told = foretell(&fleet, lost, drained, &[]);
         let (list, text) = if moves {
             ("moves", told["moves"][0]["data"][0].as_str())
         } else {
