@@ -7,6 +7,7 @@ use clap::Args;
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 use muster_shared::api::failover_record::{Failover, FailoverStatus, FailoverWorkload};
+use muster_shared::check::one_line;
 use muster_shared::client;
 use muster_shared::k8s::{Api, Client, Time};
 use serde::Serialize;
@@ -218,7 +219,7 @@ fn story(told: &Told<'_>) -> String {
         ("Command", cause.command.clone().unwrap_or_default()),
     ] {
         if !value.is_empty() {
-            let _ = writeln!(text, "{what}: {value}");
+            let _ = writeln!(text, "{what}: {}", one_line(&value));
         }
     }
     let _ = writeln!(
@@ -254,7 +255,8 @@ fn story(told: &Told<'_>) -> String {
         }
         let _ = write!(text, "\n{table}");
         for it in &status.stranded {
-            let _ = writeln!(text, "  {}: {}", workload(&it.workload), it.message);
+            let message = one_line(&it.message);
+            let _ = writeln!(text, "  {}: {message}", workload(&it.workload));
         }
     }
     if !status.moves.is_empty() {
@@ -461,6 +463,21 @@ mod tests {
                 .find(part)
                 .unwrap_or_else(|| panic!("{part:?} is not in\n{text}"));
             rest = &rest[at..];
+        }
+    }
+
+    #[test]
+    fn what_an_agent_reports_adds_no_lines_and_controls_no_terminal() {
+        let mut failover = failover();
+        let status = failover.status.as_mut().unwrap();
+        status.cause.message = "AgentSays: \u{1b}[2J\nWorkloads: 0".to_owned();
+        status.stranded[0].message = "no\u{9b}2J room".to_owned();
+        let text = story(&Told::of(&failover));
+        for line in [
+            "\nCause: AgentSays:  [2J Workloads: 0\n",
+            "  Deployment shop/pinned: no 2J room\n",
+        ] {
+            assert!(text.contains(line), "{text}");
         }
     }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use jiff::Timestamp;
 use muster_shared::api::binding::ResourceBindingSpec;
-use muster_shared::check::first_of;
+use muster_shared::check::{first_of, one_line};
 use muster_shared::names::namespaced_key;
 use muster_shared::quantity::Quantity;
 use serde::Serialize;
@@ -28,8 +28,7 @@ impl<const N: usize> Table<N> {
 
     /// Adds a row. A cell has no end of a line, and nothing that a terminal obeys.
     pub fn row(&mut self, cells: [String; N]) {
-        let plain = |it: String| it.replace(char::is_control, " ");
-        self.rows.push(cells.map(plain));
+        self.rows.push(cells.map(|it| one_line(&it)));
     }
 
     /// Returns the text of the table without some of its columns.

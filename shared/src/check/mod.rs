@@ -143,6 +143,12 @@ impl Report {
     }
 }
 
+/// Returns a text as a part of one line: without ends of lines and the control characters that a
+/// terminal obeys. Parts of a message may be of others, such as the agent of a cluster.
+pub fn one_line(text: &str) -> String {
+    text.replace(char::is_control, " ")
+}
+
 /// Names at most so many things of a list, and says how many more there are.
 pub fn listed<T: Borrow<str>>(names: &[T], most: usize) -> String {
     first_of(&names[..names.len().min(most)], names.len())

@@ -5,7 +5,7 @@ use std::io::IsTerminal as _;
 
 use serde_json::json;
 
-use super::{Report, Status};
+use super::{Report, Status, one_line};
 
 /// Style in which text is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +57,8 @@ impl Report {
                 let _ = writeln!(text, "{blank}{category}\n{line}");
             }
             let mark = style.mark(verdict.status);
-            let _ = writeln!(text, "{mark} {}: {}", verdict.name, verdict.message);
+            let message = one_line(&verdict.message);
+            let _ = writeln!(text, "{mark} {}: {message}", verdict.name);
             let bad = verdict.status >= Status::Warning;
             for line in verdict
                 .hint
@@ -65,7 +66,7 @@ impl Report {
                 .filter(|_| bad)
                 .flat_map(|it| it.lines())
             {
-                let _ = writeln!(text, "    {line}");
+                let _ = writeln!(text, "    {}", one_line(line));
             }
         }
         let _ = writeln!(text, "\nStatus: {}", self.summary());
@@ -124,6 +125,21 @@ mod tests {
             coloured.contains('√') && coloured.contains('×'),
             "{coloured}"
         );
+    }
+
+    #[test]
+    fn what_others_wrote_makes_no_lines_and_controls_no_terminal() {
+        let mut report = report(&[Status::Warning]);
+        report.checks[0].message = "m1: \u{1b}[2J\n[ok] ready: m1".to_owned();
+        report.checks[0].hint = Some("a\u{7}\nb".to_owned());
+        for (style, mark) in [
+            (Style::Plain, "[warning]"),
+            (Style::Terminal, "\u{1b}[33m‼\u{1b}[0m"),
+        ] {
+            let text = report.text(style);
+            let line = format!("{mark} leader: m1:  [2J [ok] ready: m1\n    a \n    b\n");
+            assert!(text.contains(&line), "{text:?}");
+        }
     }
 
     #[test]
