@@ -1,6 +1,6 @@
 //! What the sentence says of clusters that are not well, and of the workloads that were there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use muster_control_plane::fleet::budget::rate::Band;
@@ -108,12 +108,15 @@ fn matter(report: &Report, state: State, found: &[&NotWell], now: Timestamp) -> 
             0 => "",
             _ => ", except those with fencing",
         };
-        let whom = match lost_last(found) {
-            all if all == found.len() => "the clusters".to_owned(),
-            last => format!("the {last} clusters that fell silent last"),
+        let (whom, whose) = match lost_last(found).len() {
+            all if all == found.len() => ("the clusters".to_owned(), ""),
+            last => (
+                format!("the {last} clusters that fell silent last"),
+                "their ",
+            ),
         };
         text = format!(
-            "{text}: most likely the network of the fleet API, not {whom}; workloads most likely still run{fenced}; {moves}"
+            "{text}: most likely the network of the fleet API, not {whom}; {whose}workloads most likely still run{fenced}; {moves}"
         );
         return (Severity::Alarm, text);
     }
@@ -143,23 +146,32 @@ fn judged(cluster: &NotWell) -> Option<Timestamp> {
     cluster.since.or(cluster.last_heard)
 }
 
-/// Returns how many of clusters that failed did so together with the last of them.
-fn lost_last(found: &[&NotWell]) -> usize {
+/// Returns the clusters that failed together with the last of those that did.
+fn lost_last<'a>(found: &[&'a NotWell]) -> Vec<&'a NotWell> {
     let last = found.iter().filter_map(|it| judged(it)).max();
-    let with_last = |it: &&&NotWell| {
+    let with_last = |it: &&NotWell| {
         let both = judged(it).zip(last);
         both.is_some_and(|(at, last)| last.duration_since(at) <= TOGETHER)
     };
-    found.iter().filter(with_last).count()
+    found.iter().copied().filter(with_last).collect()
 }
 
-/// Returns whether the whole fleet is silent, most of it for one cause, which is most likely the
-/// network of the fleet API. A few clusters may have been lost before.
-pub(super) fn is_network(report: &Report) -> bool {
+/// Returns the clusters that the network of the fleet API most likely cuts off: the whole fleet is
+/// silent, most of it since the same time. A few may have been lost before, for another cause.
+pub(super) fn cut_off(report: &Report) -> BTreeSet<&str> {
     let not_well = report.not_well.iter();
     let silent: Vec<&NotWell> = not_well.filter(|it| it.state == State::Silent).collect();
     let is_whole = silent.len() > 1 && report.clusters == Some(silent.len());
-    is_whole && 2 * lost_last(&silent) > silent.len()
+    let last = lost_last(&silent);
+    if !is_whole || 2 * last.len() <= silent.len() {
+        return BTreeSet::new();
+    }
+    last.into_iter().map(|it| it.name.as_str()).collect()
+}
+
+/// Returns whether the network of the fleet API most likely cuts off most of the fleet.
+pub(super) fn is_network(report: &Report) -> bool {
+    !cut_off(report).is_empty()
 }
 
 /// Says of many clusters in which region most of them are, if there is one.

@@ -6,7 +6,7 @@ use muster_shared::conditions::FALSE;
 use serde::Serialize;
 
 use super::super::decide::{Group, Report, Service};
-use super::clusters::{NAMED, is_network};
+use super::clusters::{NAMED, cut_off};
 use super::{clock, coming, count, either};
 use crate::old_copies;
 use crate::table::first_titles;
@@ -129,7 +129,9 @@ fn perhaps(report: &Report, who: &str, now: Timestamp) -> Vec<String> {
     } else {
         String::new()
     };
-    let text = if is_network(report) {
+    let network = cut_off(report);
+    let is_network = !network.is_empty() && unseen.iter().all(|it| network.contains(it.as_str()));
+    let text = if is_network {
         format!("{who} not seen {names}: {run}")
     } else {
         format!(

@@ -383,7 +383,7 @@ fn clusters_that_fall_silent_one_after_the_other_are_not_told_to_have_done_so_at
         (
             5,
             "00:01:00",
-            "ALARM: 5 of 5 clusters silent, the first for 9 min (since 00:01:00Z), the last for 5 min (since 00:05:00Z): most likely the network of the fleet API, not the 4 clusters that fell silent last; workloads most likely still run; movement is stopped".to_owned(),
+            "ALARM: 5 of 5 clusters silent, the first for 9 min (since 00:01:00Z), the last for 5 min (since 00:05:00Z): most likely the network of the fleet API, not the 4 clusters that fell silent last; their workloads most likely still run; movement is stopped".to_owned(),
         ),
     ] {
         let mut clusters = five(&["Unknown"; 5][..count]);
@@ -392,6 +392,22 @@ fn clusters_that_fall_silent_one_after_the_other_are_not_told_to_have_done_so_at
         condition.last_transition_time = read(time);
         let line = decide(&snapshot(clusters, Vec::new())).summary.line();
         assert_eq!(line, expected);
+    }
+}
+
+#[test]
+fn workloads_of_a_cluster_that_was_lost_before_the_network_are_not_told_to_run() {
+    for (place, expected) in [
+        ("m1", "it most likely still runs"),
+        ("m2", "perhaps 1 workload is without service"),
+    ] {
+        let mut clusters = five(&["Unknown"; 5]);
+        let condition = &mut clusters[1].status.as_mut().unwrap().conditions[0];
+        condition.last_transition_time = read(json!("2026-01-01T00:01:00Z"));
+        let service = decide(&snapshot(clusters, healthy(1, place)))
+            .summary
+            .service;
+        assert!(service.contains(expected), "{place}: {service}");
     }
 }
 
