@@ -284,11 +284,17 @@ impl ResourceBindingSpec {
         target.replicas > 0 || !self.has_own_replicas()
     }
 
-    /// Returns whether the resource is to have a copy in a cluster. Where its replicas are not
+    /// Returns the targets in which the resource is to have a copy. Where its replicas are not
     /// divided yet, each target counts.
+    pub fn copies(&self) -> impl Iterator<Item = &TargetCluster> {
+        let is_undivided = self.is_undivided();
+        let targets = self.clusters.iter();
+        targets.filter(move |it| is_undivided || self.is_copy(it))
+    }
+
+    /// Returns whether the resource is to have a copy in a cluster.
     pub fn has_copy(&self, cluster: &str) -> bool {
-        let target = self.target(cluster);
-        target.is_some_and(|it| self.is_copy(it) || self.is_undivided())
+        self.copies().any(|it| it.name == cluster)
     }
 
     /// Returns whether the replicas of a workload are not divided yet: no target has a share, as in

@@ -61,8 +61,9 @@ pub(super) fn take(
     // One that is in several of them counts once: where it waits, or else in the first.
     let mut is_told =
         waits.is_some_and(|(name, _)| fates.contains_key(name) && spec.target(name).is_some());
+    let is_undivided = spec.is_undivided();
     for target in &spec.clusters {
-        let name = target.name.as_str();
+        let (name, is_copy) = (target.name.as_str(), is_undivided || spec.is_copy(target));
         let Some(fates) = fates.get_mut(name) else {
             continue;
         };
@@ -77,7 +78,7 @@ pub(super) fn take(
                 };
                 *reasons.entry(reason.to_owned()).or_default() += 1;
             }
-            None if runs_nothing(spec) || is_over || is_told => {}
+            None if runs_nothing(spec) || is_over || is_told || !is_copy => {}
             None => {
                 is_told = true;
                 fates.staying += 1;
@@ -111,9 +112,8 @@ pub(super) fn take(
 
 /// Returns whether all copies of a workload run, by what clusters reported that are ready.
 fn runs(binding: &AnyBinding, ready: &BTreeMap<String, bool>) -> bool {
-    let targets = &binding.spec.clusters;
+    let mut targets = binding.spec.copies().map(|it| it.name.as_str()).peekable();
     let runs = |name: &str| binding.status().report(name).is_some_and(service::runs);
     let is_ready = |name: &str| ready.get(name).is_some_and(|it| *it);
-    let mut names = targets.iter().map(|it| it.name.as_str());
-    !targets.is_empty() && names.all(|it| is_ready(it) && runs(it))
+    targets.peek().is_some() && targets.all(|it| is_ready(it) && runs(it))
 }

@@ -134,7 +134,7 @@ fn take(
             }
         }
     };
-    let placed: Vec<Copy> = spec.clusters.iter().map(|it| copy(&it.name)).collect();
+    let placed: Vec<Copy> = spec.copies().map(|it| copy(&it.name)).collect();
     let tasks = spec.graceful_eviction_tasks.iter();
     let left = tasks.map(|it| it.from_cluster.as_str());
     let old = old.and_then(|it| it.get(&BindingKey::of(binding)));
@@ -150,10 +150,7 @@ fn take(
     let is_concerned = pending.is_some()
         || placed.is_empty()
         || !left.is_empty()
-        || spec
-            .clusters
-            .iter()
-            .any(|it| ready.get(&it.name) != Some(&true));
+        || spec.copies().any(|it| ready.get(&it.name) != Some(&true));
     if all().any(|it| *it == Copy::Runs) {
         if placed.contains(&Copy::Unseen) {
             service.fewer.add(binding);
@@ -171,11 +168,11 @@ fn take(
         }
     } else if all().any(|it| *it == Copy::Unseen) {
         service.perhaps.add(binding);
-        let names = spec.clusters.iter().map(|it| it.name.as_str());
+        let names = spec.copies().map(|it| it.name.as_str());
         let unseen = names.chain(left_from);
         let unseen = unseen.filter(|it| copy(it) == Copy::Unseen);
         service.unseen.extend(unseen.map(str::to_owned));
-        let mut placed = spec.clusters.iter();
+        let mut placed = spec.copies();
         // A copy that has stopped already is not told to stop.
         let stops = placed.find_map(|it| stops(&it.name).filter(|seconds| *seconds > 0));
         if stops.is_some() {

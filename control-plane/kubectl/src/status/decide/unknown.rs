@@ -26,7 +26,7 @@ pub(super) fn unheard(binding: &AnyBinding, silent: &BTreeSet<String>) -> Option
     let conditions = &binding.status().conditions;
     let applied = conditions::get(conditions, condition::FULLY_APPLIED);
     let applied = applied.filter(|it| it.status == conditions::UNKNOWN);
-    let on = binding.spec.clusters.iter().map(|it| &it.name);
+    let on = binding.spec.copies().map(|it| &it.name);
     let on: Vec<&str> = on
         .filter(|it| silent.contains(*it))
         .map(String::as_str)

@@ -412,6 +412,21 @@ fn workloads_of_a_cluster_that_was_lost_before_the_network_are_not_told_to_run()
 }
 
 #[test]
+fn a_share_of_zero_in_a_lost_cluster_is_no_copy_there() {
+    let mut web = healthy(1, "m2")[0].as_ref().clone();
+    web.spec.replicas = 2;
+    web.spec.clusters[0].replicas = 2;
+    for (replicas, stays) in [(0, false), (1, true)] {
+        let mut web = web.clone();
+        let share = json!({ "name": "m1", "replicas": replicas });
+        web.spec.clusters.push(read(share));
+        let summary = decide(&snapshot(five(&["Unknown"]), vec![Arc::new(web)])).summary;
+        assert_eq!(summary.sentence.contains("stays there"), stays);
+        assert_eq!(summary.service.contains("fewer copies"), stays);
+    }
+}
+
+#[test]
 fn what_happened_and_what_to_do_blame_the_network_by_one_rule() {
     for (second, is_network) in [
         ("00:05:30", true),
