@@ -101,6 +101,14 @@ pub(super) enum State {
 /// silent.
 const JUDGED_WITHIN: SignedDuration = SignedDuration::from_mins(5);
 
+/// Time within which clusters count as having fallen silent for one cause.
+pub(super) const TOGETHER: SignedDuration = SignedDuration::from_mins(2);
+
+/// Returns whether a cluster that fell silent did so together with the last one.
+pub(super) fn is_with_last(time: Timestamp, last: Timestamp) -> bool {
+    last.duration_since(time) <= TOGETHER
+}
+
 /// Returns when a silent cluster was heard last, or since when it counts as silent if its clock, by
 /// which the former is dated, is ahead or slow.
 fn last_word(heard: Option<Timestamp>, since: Option<Timestamp>) -> Option<Timestamp> {

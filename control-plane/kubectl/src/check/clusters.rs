@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
 use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
 use muster_shared::check::common::{TOLERATED, ends_soon, numbers, remaining, skew};
 use muster_shared::check::{Category, listed};
@@ -14,6 +15,7 @@ use super::facts::Facts;
 use super::fleet_api::OWN;
 use super::gather::MOST_AGENTS;
 use super::rights;
+use crate::view::is_with_last;
 
 /// Clusters that one line names.
 const MOST: usize = 5;
@@ -35,8 +37,13 @@ pub(super) fn check(category: &mut Category, facts: &Facts) {
     }
     let number = clusters.len();
     category.ok("clusters", format!("{number} in the fleet"));
-    let is_silent = |it: &&Cluster| it.condition_status(READY) == Some(UNKNOWN);
-    if number > 1 && clusters.iter().filter(is_silent).count() == number {
+    let known = clusters.iter().filter_map(|it| it.condition(READY));
+    let silent = known.filter(|it| it.status == UNKNOWN);
+    let times: Vec<Timestamp> = silent.map(|it| it.last_transition_time.0).collect();
+    let last = times.iter().max();
+    let is_last = |it: &&Timestamp| last.is_some_and(|last| is_with_last(**it, *last));
+    let together = times.iter().filter(is_last).count();
+    if number > 1 && times.len() == number && 2 * together > number {
         category.error(
             "ready",
             format!("all {number} clusters are silent: most likely the network of the fleet API, not the clusters"),

@@ -382,6 +382,26 @@ fn what_is_wrong_with_certificates_and_tokens_is_told() {
 }
 
 #[test]
+fn a_fleet_that_fell_silent_one_by_one_is_not_blamed_on_the_network() {
+    for (first, expected) in [
+        ("2029-12-31T23:59:00Z", true),
+        ("2029-12-31T23:00:00Z", false),
+    ] {
+        let mut facts = sound();
+        let clusters = facts.clusters.as_mut().unwrap();
+        for it in &mut *clusters {
+            *it = read(cluster(&it.name_any(), "Unknown", "8"));
+        }
+        let status = clusters[0].status.as_mut().unwrap();
+        status.conditions[0].last_transition_time = read(json!(first));
+        let verdicts = judge(&facts);
+        let mut messages = verdicts.iter().map(|it| &it.message);
+        let found = messages.any(|it| it.contains("most likely the network"));
+        assert_eq!(found, expected, "{first}: {verdicts:#?}");
+    }
+}
+
+#[test]
 fn what_is_wrong_with_members_is_told() {
     use Status::{Error, Skipped, Warning};
     fn clusters(facts: &mut Facts) -> &mut Vec<muster_shared::api::cluster::Cluster> {

@@ -8,12 +8,10 @@ use muster_shared::check::listed;
 
 use super::super::decide::{FOR_FENCE, Fates, NotWell, Report};
 use super::{Severity, count, span_from};
-use crate::view::State;
+use crate::view::{State, TOGETHER, is_with_last};
 
 /// Clusters that are named.
 pub(super) const NAMED: usize = 3;
-/// Time within which clusters count as having fallen silent for one cause.
-const TOGETHER: SignedDuration = SignedDuration::from_mins(2);
 /// Time within which they count as having done so at once.
 const AT_ONCE: SignedDuration = SignedDuration::from_secs(10);
 
@@ -151,7 +149,7 @@ fn lost_last<'a>(found: &[&'a NotWell]) -> Vec<&'a NotWell> {
     let last = found.iter().filter_map(|it| judged(it)).max();
     let with_last = |it: &&NotWell| {
         let both = judged(it).zip(last);
-        both.is_some_and(|(at, last)| last.duration_since(at) <= TOGETHER)
+        both.is_some_and(|(at, last)| is_with_last(at, last))
     };
     found.iter().copied().filter(with_last).collect()
 }
