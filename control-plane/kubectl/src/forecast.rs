@@ -16,11 +16,12 @@ use kube::ResourceExt as _;
 use muster_control_plane::fleet::availability::readiness;
 use muster_control_plane::fleet::binding::BindingKey;
 use muster_control_plane::fleet::budget::rate::{Band, Rates};
-use muster_control_plane::fleet::fencing::keeps_data;
+use muster_control_plane::fleet::fencing::{asked, keeps_data};
 use muster_control_plane::movement::eviction::backlog::{Backlog, Rank, Slot};
 use muster_control_plane::movement::eviction::execute::plan_whole;
 use muster_control_plane::movement::eviction::explain::has_completed;
 use muster_control_plane::movement::eviction::fair_queue::Key;
+use muster_control_plane::movement::eviction::fence::PRESERVED;
 use muster_control_plane::movement::eviction::inputs;
 use muster_control_plane::movement::eviction::judge::{
     self, Cause, Judgement, Stay, Switches, judge,
@@ -412,6 +413,9 @@ impl Course<'_> {
             let why = self.forecast.pace.stopped("would count");
             let why = why.unwrap_or_else(|| NO_RATE.to_owned());
             return Err(why.into());
+        }
+        if asked(spec).is_some() && spec.is_preserved_on_deletion() {
+            return Err(PRESERVED.to_owned().into());
         }
         if let Some(why) = keeps_data(spec).filter(|_| !leaver.is_ready) {
             return Err(why.into());

@@ -319,6 +319,25 @@ fn data_goes_ahead_of_a_move_and_keeps_what_nothing_fences_in_a_lost_cluster() {
 }
 
 #[test]
+fn a_fenced_copy_that_nothing_would_remove_does_not_leave() {
+    let fencing = json!({"cluster": {"fencing": {"afterSeconds": 60}}});
+    for (preserves, fencing, is_stranded) in [
+        (true, &fencing, true),
+        (false, &fencing, false),
+        (true, &Value::Null, false),
+    ] {
+        let more = json!({"preserveResourcesOnDeletion": preserves, "failover": fencing});
+        let fleet = fleet(vec![web("a", "m1", &more)]);
+        for (lost, drained) in [(&["m1"][..], &[][..]), (&[], &["m1"])] {
+            let told = foretell(&fleet, lost, drained, &[]);
+            let reason = told["stranded"][0]["reason"].as_str().unwrap_or_default();
+            let expected = "preserveResourcesOnDeletion would keep";
+            assert_eq!(reason.starts_with(expected), is_stranded, "{told:#}");
+        }
+    }
+}
+
+#[test]
 fn a_workload_that_is_stranded_in_two_clusters_is_one_with_two_copies() {
     let left = |name: &str, cluster: &str| Left {
         workload: Workload {

@@ -14,6 +14,9 @@ use crate::fleet::binding::BindingKey;
 use crate::fleet::fencing::{self, Verdict};
 use crate::fleet::works::in_cluster;
 
+/// Reason why a fenced workload stays whose old copy nothing removes.
+pub const PRESERVED: &str = "preserveResourcesOnDeletion would keep the copy there running";
+
 /// Whether a workload may leave a cluster as far as fencing is concerned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FenceGate {
@@ -69,9 +72,7 @@ fn judge(
     verdict: impl FnOnce() -> Option<Verdict>,
 ) -> FenceGate {
     if spec.is_preserved_on_deletion() {
-        return FenceGate::Shut(
-            "preserveResourcesOnDeletion would keep the copy there running".to_owned(),
-        );
+        return FenceGate::Shut(PRESERVED.to_owned());
     }
     if readiness(cluster) == conditions::TRUE {
         // Its agent removes the copy before another one is made.
