@@ -258,7 +258,12 @@ fn what_becomes_of_a_workload_that_waits_is_told_with_its_time() {
             fence,
             "in 60 s (00:11:00Z): its copy stops at the latest, and it stays down",
         ),
-        ("Unknown", FOR_RATE, "m1 has x", "   -      m1 has x"),
+        (
+            "Unknown",
+            FOR_RATE,
+            "m1 has x",
+            "   -      waits for its turn, at the pace of the fleet: m1 has x",
+        ),
     ] {
         let clusters = vec![cluster("m1", "Unknown", &[]), cluster("m2", other, &[])];
         let report = decide(&snapshot(clusters, vec![binding_saying(reason, message)]));
