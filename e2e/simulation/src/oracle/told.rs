@@ -20,8 +20,8 @@ const NAME: &str = "told";
 /// The oracle.
 #[derive(Debug, Default)]
 pub struct Told {
-    /// Evictions of which nothing was told yet.
-    to_publish: BTreeMap<Key, Timestamp>,
+    /// Evictions that neither an event nor a condition has reported yet, with their times.
+    unreported: BTreeMap<Key, Timestamp>,
 }
 
 impl Oracle for Told {
@@ -32,7 +32,7 @@ impl Oracle for Told {
     fn observe(&mut self, entry: &Entry, scene: &Scene) -> Vec<Violation> {
         // What was told since the snapshot is lost with the rest.
         if matches!(entry.world(), Some(World::Promoted)) {
-            self.to_publish.clear();
+            self.unreported.clear();
         }
         let Some(request) = entry.commit() else {
             return Vec::new();
@@ -46,11 +46,11 @@ impl Oracle for Told {
         };
         let key = request.key();
         if request.after.as_deref().is_some_and(objects::is_deleting) {
-            self.to_publish.remove(&key);
+            self.unreported.remove(&key);
         }
         let is_told = |at: &Timestamp| says(after, *at, scene.clock_error());
-        if self.to_publish.get(&key).is_some_and(is_told) {
-            self.to_publish.remove(&key);
+        if self.unreported.get(&key).is_some_and(is_told) {
+            self.unreported.remove(&key);
         }
         if !matches!(request.actor, Actor::Process(_)) {
             return told;
@@ -58,7 +58,7 @@ impl Oracle for Told {
         for it in moves::between(before, after) {
             let What::Evicted(task) = it.what else {
                 if matches!(it.what, What::Purged) {
-                    self.to_publish.insert(key.clone(), entry.at);
+                    self.unreported.insert(key.clone(), entry.at);
                 }
                 continue;
             };
@@ -71,7 +71,7 @@ impl Oracle for Told {
             // The scheduler tells of its own results, and a copy follows an eviction that is told.
             let reason = objects::text(task.0, "/reason");
             if !["NoClusterFit", "PlacementChanged"].contains(&reason) {
-                self.to_publish.insert(key.clone(), entry.at);
+                self.unreported.insert(key.clone(), entry.at);
             }
         }
         told
@@ -79,7 +79,7 @@ impl Oracle for Told {
 
     fn end(&mut self, _: &End, scene: &Scene) -> Vec<Violation> {
         let mut told = Vec::new();
-        for (key, at) in &self.to_publish {
+        for (key, at) in &self.unreported {
             if scene.objects.contains_key(key) && scene.now.duration_since(*at) > scene.rules.prompt
             {
                 let message = format!("the eviction of {at} has neither event nor condition");
@@ -112,7 +112,7 @@ impl Told {
             return;
         }
         for about in [&event["involvedObject"], &event["regarding"]] {
-            self.to_publish.retain(|key, _| {
+            self.unreported.retain(|key, _| {
                 let is_binding = about["name"] == key.name.as_str();
                 let is_template = objects::referent(&key.api, about)
                     .is_some_and(|template| key.name == binding_name(&template, about));
