@@ -203,8 +203,8 @@ impl Moment {
 pub struct Leadership {
     /// Until when we may act; `None` before the first success and after a loss.
     until: Arc<watch::Sender<Option<Moment>>>,
-    /// Returns the identity of the leader while this process is a follower; `None` if no leader is
-    /// known, or if this process leads.
+    /// Identity of the leader while this process is a follower; `None` if no leader is known, or if
+    /// this process leads.
     holder: Arc<watch::Sender<Option<String>>>,
     /// Last renewal of the leader that this process, as a follower, has seen.
     heard: Arc<watch::Sender<Option<Heard>>>,

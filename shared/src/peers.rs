@@ -109,7 +109,7 @@ impl Reach {
     }
 }
 
-/// Last report of an agent about one peer.
+/// State of one peer as an agent sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sight {
     /// Address of the peer.

@@ -27,7 +27,7 @@ const DEADLINE: Duration = Duration::from_secs(5);
 /// Pause before an agent that does not lead looks whether it does.
 const NOT_LEADING: Duration = Duration::from_secs(5);
 
-/// Last reports about the peers, by their names.
+/// States of the peers, by their names.
 pub type Sights = BTreeMap<String, Sight>;
 
 /// Returns the peers that a Cluster names.

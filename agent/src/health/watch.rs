@@ -18,7 +18,7 @@ use crate::measures::Step;
 pub struct Health {
     /// Result of the probe.
     pub observation: Observation,
-    /// Durations of the last probes.
+    /// Durations and failures of the last probes.
     pub recent: Recent,
     /// Time at which the probe ended.
     pub at: Instant,

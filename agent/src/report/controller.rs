@@ -70,7 +70,7 @@ pub struct Reporter {
     pub orphans: watch::Receiver<Option<Orphans>>,
     /// The further health checks.
     pub deeper: Deeper,
-    /// Last reports about the clusters that this one watches.
+    /// States of the clusters that this one watches.
     pub peers: watch::Receiver<Sights>,
     /// Whether nodes are counted by grades.
     pub models: bool,

@@ -125,7 +125,7 @@ pub(super) struct Context {
     pub(super) lookup: watch::Sender<Lookup>,
     /// Latest connection out of the member.
     pub(super) egress: watch::Sender<Lookup>,
-    /// Last reports about the clusters that this one watches.
+    /// States of the clusters that this one watches.
     pub(super) peers: watch::Sender<Sights>,
     /// Sums of nodes and pods.
     pub(super) census: Census,

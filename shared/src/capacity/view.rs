@@ -25,7 +25,7 @@ pub struct PodView {
     /// Node on which the pod runs, and resources that it requests.
     #[serde(default)]
     pub spec: PodSpecView,
-    /// Phase and conditions of the pod.
+    /// Phase and conditions of the pod, and what its containers hold.
     #[serde(default)]
     pub status: PodStatusView,
 }
@@ -70,7 +70,7 @@ pub struct ResourcesView {
     pub requests: Requests,
 }
 
-/// Phase and conditions of a pod.
+/// Phase and conditions of a pod, and what its containers hold.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 #[serde(rename_all = "camelCase")]

@@ -47,7 +47,8 @@ pub struct Parts {
 
 type Unpack<K> = fn(&[u8], Option<&Shared>) -> serde_json::Result<K>;
 
-/// Says what is decoded from any other version of any object of any collection.
+/// Next serial number of a version of an object, which distinguishes what is decoded of it from any
+/// other version of any object of any collection.
 static SERIAL: AtomicU64 = AtomicU64::new(0);
 
 /// Converts the objects of a kind to text and back.

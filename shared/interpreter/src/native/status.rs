@@ -29,7 +29,7 @@ pub fn status(object: &Value) -> Result<Option<Value>, Error> {
         return Ok(None);
     }
     // Counters, fields of any type that are copied, and whether the generations of the object and
-    // of its template are reported, which lets the control plane say whether the members have
+    // of its template are reported, which lets the control plane see whether the members have
     // caught up with the template.
     let (counters, copied, generations): (&Sums, &[&str], bool) = match Kind::of(object) {
         Some(Kind::Deployment) => (&DEPLOYMENT, &[], true),

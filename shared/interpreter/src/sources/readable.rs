@@ -127,7 +127,7 @@ mod tests {
     use super::*;
     use muster_shared::api::interpreter::ResourceInterpreterCustomization;
 
-    /// Last report, and the number of times that the objects counted as absent.
+    /// Reports, in their order, and the number of times that the objects counted as absent.
     #[derive(Debug, Default, PartialEq)]
     struct Heard {
         told: Vec<String>,

@@ -46,7 +46,7 @@ enum At {
     End,
 }
 
-/// Owner of a value.
+/// Part of the list to which a value belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Of {
     Item,
