@@ -186,8 +186,9 @@ fn of(report: &Report, pauses: &[Pause], cluster: &str) -> Next {
     let stranded: usize = fates.map_or(0, |it| it.stranded.values().sum());
     if stranded > 0 {
         let who = count(stranded, "workload");
+        let whom = either(stranded, "it", "them");
         return format!(
-            "{who} cannot leave {cluster} until the cause that keeps it there is fixed"
+            "{who} cannot leave {cluster} until the cause that keeps {whom} there is fixed"
         )
         .into();
     }

@@ -187,6 +187,13 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
             "find out what keeps workloads from leaving, such as room or affinity, and fix it: kubectl muster explain deployment/a -n default".to_owned(),
         ),
         (
+            "two have nowhere to go",
+            with(&["Unknown"], ["a", "b"].map(|it| pending(it, "NowhereToGo", NOWHERE)).to_vec()),
+            "perhaps 2 workloads are without service, at worst since 00:04:20Z (Deployment default/a, b): their cluster is silent",
+            "2 workloads cannot leave m1 until the cause that keeps them there is fixed",
+            "find out what keeps workloads from leaving, such as room or affinity, and fix it: kubectl muster explain deployment/a -n default".to_owned(),
+        ),
+        (
             "starts elsewhere, and the old copy is gone",
             Snapshot { works: Ok(Vec::new()), ..with(&[], vec![binding("web", &[("Scheduled", "False", "NoClusterFit"), ("EvictionPending", "True", "NowhereToGo")], None)]) },
             "1 workload is without service (Deployment default/web)",
