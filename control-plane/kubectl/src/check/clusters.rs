@@ -44,9 +44,14 @@ pub(super) fn check(category: &mut Category, facts: &Facts) {
     let is_last = |it: &&Timestamp| last.is_some_and(|last| is_with_last(**it, *last));
     let together = times.iter().filter(is_last).count();
     if number > 1 && times.len() == number && 2 * together > number {
+        let whom = if together == number {
+            "the clusters".to_owned()
+        } else {
+            format!("the {together} clusters that fell silent last")
+        };
         category.error(
             "ready",
-            format!("all {number} clusters are silent: most likely the network of the fleet API, not the clusters"),
+            format!("all {number} clusters are silent: most likely the network of the fleet API, not {whom}"),
             "Look first at its address, DNS, certificate and load balancer, as a member sees them: kubectl muster check --member",
         );
     }
