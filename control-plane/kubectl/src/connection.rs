@@ -74,7 +74,7 @@ pub(super) struct Connection {
     /// Longest time for one request, such as 5s; 0 for no limit. 15s without it. Watches go on.
     #[arg(id = "connection.request-timeout", long = "request-timeout", value_name = "DURATION", value_parser = seconds)]
     pub request_timeout: Option<Duration>,
-    /// Level of what is told on the standard error: from 6 on each request, with its answer.
+    /// Level of the log on the standard error: from 6 on each request, with its answer.
     #[arg(id = "connection.v", long = "v", short = 'v', value_name = "LEVEL")]
     pub verbosity: Option<u8>,
 }
@@ -188,7 +188,7 @@ fn copy(request: &Request<Body>) -> Option<Request<Body>> {
     Some(copy)
 }
 
-/// Sends a request once, and tells it with its answer on the standard error where that is wanted.
+/// Sends a request once, and logs it with its answer on the standard error where that is wanted.
 async fn send(
     client: &Client,
     request: Request<Body>,

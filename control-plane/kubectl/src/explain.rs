@@ -380,7 +380,7 @@ fn comes_to(used: &Explanation, clusters: &[TargetCluster]) -> bool {
 }
 
 /// Returns why our scheduler leaves a binding alone. The name of our scheduler is a flag of the
-/// control plane, so that a name other than the usual one is told and not judged.
+/// control plane, so that a name other than the usual one is shown and not judged.
 fn held_back(binding: &AnyBinding) -> Option<String> {
     let spec = &binding.spec;
     let scheduler = spec.scheduler_name.as_deref().unwrap_or_default();

@@ -195,7 +195,7 @@ where
 }
 
 /// Returns a handle that is notified by Ctrl-C, whenever that is pressed: once a program has
-/// listened for Ctrl-C, it is told of it and does not end by itself.
+/// listened for Ctrl-C, it gets that as an event and does not end by itself.
 fn interruption() -> Arc<Notify> {
     let interrupted = Arc::new(Notify::new());
     let told = Arc::clone(&interrupted);

@@ -47,8 +47,8 @@ impl Leader {
         }
     }
 
-    /// Returns whether the member with this lease is silent, and what it last reported would be
-    /// told as the truth, because no leader acts.
+    /// Returns whether the member with this lease is silent, and its last report would be shown as
+    /// the truth, because no leader acts.
     pub(super) fn leaves_silent(&self, member: Option<&Lease>, now: Timestamp) -> bool {
         let is_judged = self.acts || self.is_unread;
         !is_judged && member.is_some_and(|lease| is_silent(lease, now))

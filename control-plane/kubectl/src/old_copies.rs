@@ -81,7 +81,7 @@ pub(super) struct InCluster {
 const NAMED: usize = 10;
 /// Workloads that are named where there are more.
 const FEW: usize = 3;
-/// Clusters of which old copies are told one by one.
+/// Clusters whose old copies are listed one by one.
 const CLUSTERS: usize = 3;
 
 /// Counts old copies by cluster. `unheard` are clusters that are silent while nobody says so, and

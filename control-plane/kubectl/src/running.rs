@@ -69,7 +69,7 @@ impl Running {
         })
     }
 
-    /// Reads them. A lease that cannot be read is as none: the source tells.
+    /// Reads them. A lease that cannot be read is as none: the source says so.
     ///
     /// # Errors
     /// When the flags of the command are refused.

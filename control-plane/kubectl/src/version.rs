@@ -28,7 +28,7 @@ pub(super) struct Options {
     /// Format of the answer.
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
-    /// Tells the version of this program alone, and asks no API.
+    /// Prints the version of this program alone, and asks no API.
     #[arg(long)]
     client: bool,
 }

@@ -1,4 +1,4 @@
-//! Checks whether what workloads refer to is placed where they are, as the control plane tells.
+//! Checks whether what workloads refer to is placed where they are, as the control plane reports.
 
 use muster_control_plane::propagation::binding::references;
 use muster_shared::check::{Category, listed};

@@ -1,4 +1,4 @@
-//! Reads the facts about a fleet. A request that fails costs what it would have told, and nothing
+//! Reads the facts about a fleet. A request that fails costs what it would have shown, and nothing
 //! else.
 
 use std::collections::BTreeMap;

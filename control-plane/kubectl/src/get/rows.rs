@@ -187,7 +187,7 @@ impl WorkloadRow {
         }
     }
 
-    /// Returns the clusters that the workload leaves, as the table tells them.
+    /// Returns the clusters that the workload leaves, as the table shows them.
     fn leaving(&self) -> Vec<String> {
         let told = self.leaving.iter().map(|it| {
             if self.not_heard.contains(it) {

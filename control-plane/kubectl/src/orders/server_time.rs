@@ -20,7 +20,7 @@ pub(super) struct ServerTime {
 }
 
 impl ServerTime {
-    /// Asks the server. One that does not tell has the clock of this machine.
+    /// Asks the server. Where it does not say its time, the clock of this machine counts.
     pub(super) async fn ask(client: &Client) -> Self {
         let clocks = Asker::new(client.clone(), PATIENCE).clocks().await;
         let ahead = SignedDuration::from_secs(clocks.map_or(0, |it| it.ahead()));

@@ -332,7 +332,7 @@ fn span_from(word: &str, since: Option<Timestamp>, now: Timestamp) -> String {
     )
 }
 
-/// Tells when so many seconds are over, with the time of day.
+/// Returns when so many seconds are over, with the time of day.
 pub(super) fn coming(seconds: u64, now: Timestamp) -> String {
     if seconds == 0 {
         return "any moment now".to_owned();

@@ -176,7 +176,7 @@ fn counts_of_workloads(report: &Report) -> String {
     text
 }
 
-/// Tells of workloads whose copies a person's order in their policies leaves as they are.
+/// Returns a sentence about workloads whose policies suspend their copies; `None` without any.
 fn suspended(report: &Report) -> Option<String> {
     let number = report.suspended.count;
     let names = first_titles(&report.suspended.names, number);

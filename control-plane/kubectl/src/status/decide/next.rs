@@ -1,4 +1,4 @@
-//! What happens next, in the fleet and in each cluster: the one place that tells it, for `status`,
+//! What happens next, in the fleet and in each cluster: the one place that says it, for `status`,
 //! the page and the timelines of failovers.
 
 use std::collections::BTreeSet;

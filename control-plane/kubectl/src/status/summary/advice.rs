@@ -181,7 +181,7 @@ fn of_stopped(report: &Report, down: &[&NotWell]) -> Advice {
     Advice::new(numbered([back, raise].into_iter()), command)
 }
 
-/// Tells several steps by number, in the order in which they are to be taken.
+/// Returns several steps with their numbers, in the order in which they are to be taken.
 fn numbered(steps: impl Iterator<Item = String>) -> String {
     let steps: Vec<String> = steps.collect();
     if let [only] = &steps[..] {
