@@ -171,8 +171,8 @@ async fn write(
         .iter()
         .map(|work| ensure(fleet, client, &memory.patches, origin, resource, work));
     let outcomes = join_all(works).await;
-    let is_unpublished = |outcome: &Result<_, Error>| matches!(outcome, Ok(Ensured::Later));
-    let to_publish = if outcomes.iter().any(is_unpublished) {
+    let is_late = |outcome: &Result<_, Error>| matches!(outcome, Ok(Ensured::Later));
+    let later = if outcomes.iter().any(is_late) {
         let wait = memory.waits.next(key);
         if wait.is_worth_telling {
             let note = "a cluster has no execution namespace yet, or the cache does not show its work, so that this is tried again";
@@ -185,7 +185,7 @@ async fn write(
     };
     let wait = outcomes.iter().filter_map(|outcome| match outcome {
         Ok(Ensured::Leaving) => Some(LEAVING),
-        Ok(Ensured::Later) => to_publish,
+        Ok(Ensured::Later) => later,
         Ok(Ensured::AsRendered) | Err(_) => None,
     });
     let wait = wait.min();

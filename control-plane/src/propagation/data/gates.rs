@@ -237,7 +237,7 @@ pub fn keeps_copies<'a>(
             let work = cached(fleet, key, object, cluster)?;
             let mark = Mark::on(&work)?;
             let why = unfit(object, cluster, Some(&work));
-            why.or_else(|| to_publish(&mark, object, &work, cluster))
+            why.or_else(|| unreported(&mark, object, &work, cluster))
         };
         let of_target = |cluster: &str| {
             let work = cached(fleet, key, object, cluster);
@@ -248,7 +248,7 @@ pub fn keeps_copies<'a>(
             let Some(mark) = Mark::on(&work) else {
                 return Some(format!("{object} in {cluster} has no role yet"));
             };
-            if let Some(why) = to_publish(&mark, object, &work, cluster) {
+            if let Some(why) = unreported(&mark, object, &work, cluster) {
                 return Some(why);
             }
             // It was primary at another time, and may lack what was written since. Where nothing
@@ -286,7 +286,7 @@ fn unfit(object: &DataReference, cluster: &str, work: Option<&CachedWork>) -> Op
 }
 
 /// Returns why it will not be known whether an object gets another role in a cluster, if so.
-fn to_publish(
+fn unreported(
     mark: &Mark,
     object: &DataReference,
     work: &CachedWork,
