@@ -392,9 +392,9 @@ impl<'a> Situation<'a> {
         if let Some(done) = plugin::any(facts.plugins, &age, self) {
             return Some(done);
         }
-        let standing = (facts.cluster)(&task.from_cluster);
+        let state = (facts.cluster)(&task.from_cluster);
         let gives_state = task.gives_state() && !facts.clusters.is_empty();
-        if standing == PlaceState::Gone && !gives_state {
+        if state == PlaceState::Gone && !gives_state {
             return Some(Done::ClusterGone);
         }
         match task.suppress_deletion {
@@ -409,7 +409,7 @@ impl<'a> Situation<'a> {
             return Some(Done::Unwanted);
         }
         if facts.clusters.is_empty() {
-            let restores = facts.restores && standing == PlaceState::Sound;
+            let restores = facts.restores && state == PlaceState::Sound;
             return restores.then_some(Done::Recovered);
         }
         let ended = end(task, created).is_some_and(|end| now > end);

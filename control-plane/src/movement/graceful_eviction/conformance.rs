@@ -18,7 +18,7 @@ fn replay(input: &Value) -> Value {
     let (clusters, reports): (Vec<_>, Vec<_>) =
         (read(&input["clusters"]), read(&input["aggregatedStatus"]));
     let chosen = clusters.clone();
-    let standing = |name: &str| {
+    let state = |name: &str| {
         let is_chosen = chosen
             .iter()
             .any(|target: &TargetCluster| target.name == name);
@@ -33,7 +33,7 @@ fn replay(input: &Value) -> Value {
         reports: &reports,
         work: &|_| WorkState::Applied,
         scheduled: input["generation"] == input["schedulerObservedGeneration"],
-        cluster: &standing,
+        cluster: &state,
         plugins: EvictPlugins::default(),
         least: &|_, share| share,
         has_rule: true,

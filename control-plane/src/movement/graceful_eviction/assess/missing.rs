@@ -141,7 +141,7 @@ mod tests {
         let few = Some("the copy on new has 1 of 2 replicas ready");
         let left = Some("every chosen cluster has to be left itself");
         let late = Some("the scheduler has not dealt with its latest change");
-        for (clusters, reports, standing, scheduled, expected) in [
+        for (clusters, reports, state, scheduled, expected) in [
             (&[][..], &[][..], Sound, true, unchosen),
             (two, &[], Sound, true, unreported),
             (two, &well, Silent, true, silent),
@@ -155,7 +155,7 @@ mod tests {
                 scheduled,
                 cluster: &|name| match name {
                     "old" => Silent,
-                    _ => standing,
+                    _ => state,
                 },
                 has_rule: true,
                 counts_replicas: false,

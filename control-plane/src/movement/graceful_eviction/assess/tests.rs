@@ -87,9 +87,9 @@ fn the_old_copy_stays_until_a_replacement_is_placed_and_healthy() {
         (&new, &healthy, everyone_silent, None),
         (&[], &healthy, sound, None),
     ];
-    for (n, (clusters, reports, standing, expected)) in cases.into_iter().enumerate() {
+    for (n, (clusters, reports, state, expected)) in cases.into_iter().enumerate() {
         let facts = Facts {
-            cluster: standing,
+            cluster: state,
             ..facts(clusters, reports)
         };
         assert_eq!(end(task(None), &facts, 100_000), expected, "case {n}");
@@ -127,7 +127,7 @@ fn a_grace_period_ends_the_task_only_if_there_is_a_replacement_on_a_cluster_that
 
 #[test]
 fn one_replacement_that_lives_is_enough_for_the_grace_period_and_all_must_be_healthy_for_health() {
-    let standing: &dyn Fn(&str) -> PlaceState = &|name| match name {
+    let state: &dyn Fn(&str) -> PlaceState = &|name| match name {
         "silent" => PlaceState::Silent,
         "left" => PlaceState::Left,
         _ => PlaceState::Sound,
@@ -143,7 +143,7 @@ fn one_replacement_that_lives_is_enough_for_the_grace_period_and_all_must_be_hea
     ] {
         let clusters: Vec<TargetCluster> = names.iter().map(|name| target(name, 0)).collect();
         let facts = Facts {
-            cluster: standing,
+            cluster: state,
             ..facts(&clusters, &reports)
         };
         let done = end(task(grace), &facts, 100);
@@ -259,14 +259,14 @@ fn a_cluster_that_is_chosen_again_or_recovers_without_replacement_keeps_its_copy
     let left: &dyn Fn(&str) -> PlaceState = &|_| PlaceState::Left;
     let gone: &dyn Fn(&str) -> PlaceState = &|_| PlaceState::Gone;
     let both = [target("old", 1), target("new", 1)];
-    for (clusters, standing, expected) in [
+    for (clusters, state, expected) in [
         (&both[..], left, Some(Done::BackInPlace)),
         (&[], sound, Some(Done::Recovered)),
         (&[], left, None),
         (&[], gone, Some(Done::ClusterGone)),
     ] {
         let facts = Facts {
-            cluster: standing,
+            cluster: state,
             ..facts(clusters, &[])
         };
         let done = end(task(None), &facts, 10);
@@ -379,24 +379,20 @@ fn a_copy_runs_where_its_cluster_is_heard_of_and_has_applied_it_and_says_that_it
     use PlaceState::{Gone, Left, Silent, Sound};
     use ResourceHealth::{Healthy, Unhealthy, Unknown};
     use WorkState::{Absent, Applied, Refused, Sent};
-    for standing in [Sound, Left, Silent, Gone] {
+    for state in [Sound, Left, Silent, Gone] {
         for work in [Absent, Sent, Refused, Applied] {
             let facts = Facts {
-                cluster: &|_| standing,
+                cluster: &|_| state,
                 work: &|_| work,
                 ..facts(&[], &[])
             };
-            let is_made = work == Applied && [Sound, Left].contains(&standing);
+            let is_made = work == Applied && [Sound, Left].contains(&state);
             for (health, is_healthy) in [(Healthy, true), (Unhealthy, false), (Unknown, false)] {
                 let report = report("new", health, None);
                 let runs = facts.runs("new", Some(&report), 1);
-                assert_eq!(
-                    runs,
-                    is_made && is_healthy,
-                    "{standing:?} {work:?} {report:?}"
-                );
+                assert_eq!(runs, is_made && is_healthy, "{state:?} {work:?} {report:?}");
             }
-            assert!(!facts.runs("new", None, 1), "{standing:?} {work:?}");
+            assert!(!facts.runs("new", None, 1), "{state:?} {work:?}");
         }
     }
 }
