@@ -123,20 +123,20 @@ impl Outlet {
         Ok(next)
     }
 
-    /// Sends a notice, if it is its turn. Otherwise the result is an error with what comes next.
+    /// Sends a notice if it may be sent now. Otherwise the result is an error with what comes next.
     async fn offer(&self, record: &Failover, notice: &Notice, told: &mut Told) -> Result<(), Next> {
         if !self.fleet.leadership.is_current() {
             return Err(Next::Done);
         }
         let (name, now, tick) = (record.name_any(), self.fleet.clock.now(), Instant::now());
         let mut event = event::event(&self.sender, record, notice, now);
-        let turn = {
+        let decision = {
             let mut pacing = self.pacing.lock();
             let due = pacing.due(&name, &event.id, tick, now);
             event.time = notice.time.unwrap_or(due);
             pacing.decide(&name, self.receiver.per_minute, tick)
         };
-        match turn {
+        match decision {
             Decision::Send => self.send(record, &event).await?,
             Decision::Wait(wait) => return Err(Next::After(wait)),
             Decision::Stop => return Err(Next::Done),
@@ -228,7 +228,7 @@ impl Outlet {
             return Ok(Next::Done);
         }
         let (now, tick) = (self.fleet.clock.now(), Instant::now());
-        let (turn, at) = {
+        let (decision, at) = {
             let mut pacing = self.pacing.lock();
             let at = pacing.due(LEFT_OUT, LEFT_OUT, tick, now);
             (pacing.decide(LEFT_OUT, u32::MAX, tick), at)
@@ -236,7 +236,7 @@ impl Outlet {
         let uid = first.uid().unwrap_or_default();
         let id = format!("{uid}-left-out-{}", at.as_second());
         let event = event::left_out(&self.sender, &records, id, at);
-        match turn {
+        match decision {
             Decision::Send => {
                 if let Err(next) = self.send(first, &event).await {
                     return Ok(next);
@@ -279,8 +279,8 @@ impl Outlet {
         format!("{NOTICES}{}", self.receiver.name)
     }
 
-    /// Returns what a record says that the receiver was sent. What cannot be read was told by
-    /// nobody, and is written over.
+    /// Returns what a record says that the receiver was sent. An annotation that cannot be read
+    /// counts as empty, and is written over.
     fn written(&self, record: &Failover) -> Told {
         let text = record.annotations().get(&self.key());
         let told = text.and_then(|text| serde_json::from_str(text).ok());

@@ -63,7 +63,7 @@ pub enum Next {
 }
 
 impl Told {
-    /// Notes that a notice was reported, or that the receiver does not want it.
+    /// Notes that a notice was sent, or that the receiver does not want it.
     pub fn note(&mut self, notice: &Notice) {
         let number = match notice.phase {
             Phase::Began => &mut self.began,
