@@ -124,8 +124,8 @@ impl Liveness {
     }
 
     /// Takes note of a Ready condition that we wrote ourselves: known, but no sign of life. A
-    /// cluster that had no lease when it was reported silent reports again through its status
-    /// only, as in Karmada.
+    /// cluster that had no lease when it was reported silent is silent until its status says
+    /// otherwise, as in Karmada: no renewal of a lease ends that.
     pub fn wrote(&mut self, ready: Condition) {
         self.deaf = !self.leased;
         self.ready = Some(ready);

@@ -13,8 +13,8 @@ use tokio::time::{Instant, timeout};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 
-/// Time for which a cluster counts as unchanged while it is silent. A watch that was cut
-/// off is noticed after a minute only, and the cluster may have recovered meanwhile.
+/// Time for which a cluster counts as unchanged while the watch of clusters shows no event. A watch
+/// that was cut off is noticed after a minute only, and the cluster may have recovered meanwhile.
 const TRUSTED: Duration = Duration::from_secs(5);
 
 /// Times at which the API had clusters as the cache has them, by name.

@@ -167,8 +167,8 @@ impl Detector {
         })
     }
 
-    /// Returns whether each template was looked at since this process began to act, as far as can
-    /// be reported. Before that, it is not known for which templates no binding can be made.
+    /// Returns whether each template was looked at since this process began to act, as far as is
+    /// known. Before that, it is not known for which templates no binding can be made.
     fn has_looked_at_all(&self) -> bool {
         let mut start = self.reports.start.lock();
         if start.is_over {
