@@ -7,7 +7,7 @@ use muster_shared::api::policy::{PropagationSpec, PurgeMode};
 use super::problem::Findings;
 use crate::fleet::fencing::needs_rule;
 
-/// Longest time: a day. A copy that runs for longer while nobody hears of it is not fenced.
+/// Longest time: a day. A copy that runs for longer while its cluster is silent is not fenced.
 const LONGEST: i64 = 86_400;
 
 /// Names that one warning lists.

@@ -84,8 +84,8 @@ impl Findings {
     }
 
     /// Returns what is new compared with what was wrong before. An object that was admitted stays
-    /// writable: its author may mend one thing after the other, and the control plane may take its
-    /// finalizer off, whatever rule came later.
+    /// writable: its author may repair one thing after the other, and the control plane may take
+    /// its finalizer off, whatever rule came later.
     #[must_use]
     pub fn since(mut self, before: &Self) -> Self {
         self.problems

@@ -156,7 +156,7 @@ pub fn can_hold<'a>(
 }
 
 /// Checks whether a cluster exists, is not being deleted, and is ready as far as the control plane
-/// hears. Returns the cluster, or the reason why it is not.
+/// knows. Returns the cluster, or the reason why it is not.
 ///
 /// # Errors
 /// The first reason why it is not.

@@ -15,8 +15,8 @@ fn is_unheard(report: &AggregatedStatusItem) -> bool {
         && message.starts_with(UNHEARD)
 }
 
-/// Returns the message about the first of the clusters that a resource is placed in, if none of
-/// them is heard.
+/// Returns the message about the first of the clusters that a resource is placed in, if all of
+/// them are silent.
 pub fn unheard<'a>(
     spec: &ResourceBindingSpec,
     reports: &'a [AggregatedStatusItem],

@@ -190,7 +190,7 @@ impl LeaseMonitor {
                 .tracker
                 .cluster(&name, cluster.condition(condition::READY), age, now)
         });
-        // A lease that came before its cluster is heard now: first read when the cluster falls
+        // A lease that came before its cluster is noted now: first read when the cluster falls
         // silent, it would count as a sign of life then.
         if is_new == Some(true)
             && let Some(lease) = self.fleet.leases.get(Some(CLUSTER_NAMESPACE), &name)
@@ -324,8 +324,8 @@ impl LeaseMonitor {
             if !client::is_conflict(&error) && !client::is_gone(&error) {
                 let why = client::brief(&error);
                 tracing::warn!(cluster = name, error = why, "cannot report the silence");
-                // Whether it is us who cannot be heard is told by what is read: a report that
-                // never gets through must not keep the others from being made.
+                // What is read says whether it is us who are cut off: a report that never gets
+                // through must not keep the others from being made.
             }
             self.look_again(name);
         }

@@ -66,7 +66,8 @@ struct State {
     fleet: Option<Arc<Pause>>,
     /// Order that ended the last pause of the fleet, if it is known.
     resumed: Option<Attribution>,
-    /// How often the record of the fleet was heard of: an answer from before that is out of date.
+    /// Number of changes of the fleet's record that were seen: an answer from before the last one
+    /// is out of date.
     heard: u64,
     /// Whether it was read the last time.
     is_read: bool,

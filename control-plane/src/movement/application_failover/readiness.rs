@@ -14,10 +14,10 @@ use muster_shared::names::condition::READY;
 use muster_shared::watch::{Change, Informer};
 use parking_lot::Mutex;
 
-/// Returns since when a cluster is heard, from its condition and from when it was seen to come
-/// back, if it was; `None` while it is not ready, so that its last report may be outdated. The time
-/// that the member gives counts only where nobody saw it come back: its clock may be ahead by any
-/// time, and until then nothing would leave it.
+/// Returns since when a cluster reports, by its condition and by when it was seen to come back, if
+/// it was; `None` while it is not ready, so that its last report may be outdated. The time that the
+/// member gives counts only where nobody saw it come back: its clock may be ahead by any time, and
+/// until then nothing would leave it.
 fn ready_since(cluster: Option<&Cluster>, returned: Option<Timestamp>) -> Option<Timestamp> {
     let ready = cluster?.condition(READY).filter(|it| it.status == "True")?;
     Some(returned.unwrap_or(ready.last_transition_time.0))

@@ -204,7 +204,7 @@ pub fn effective_taints(cluster: &Cluster) -> Cow<'_, [Taint]> {
     }
 }
 
-/// Returns whether somebody hears of a cluster: the control plane or a cluster that watches it.
+/// Returns whether a cluster is ready, or a cluster that watches it reaches it.
 fn is_back(cluster: &Cluster) -> bool {
     cluster.is_true(READY) || cluster.is_true(SEEN_BY_PEERS)
 }

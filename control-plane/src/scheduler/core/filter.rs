@@ -236,7 +236,7 @@ impl<'a> Filters<'a> {
     }
 
     /// Returns whether the cluster, having the workload, would not take it if it came anew, or is
-    /// not heard of: the taint that says so comes later.
+    /// silent: the taint that says so comes later.
     pub fn is_closed(&self, cluster: &'a ClusterInfo) -> bool {
         let refused = self.taints(cluster, false);
         let refused = refused.or_else(|| self.readiness(cluster, false));

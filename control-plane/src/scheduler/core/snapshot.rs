@@ -214,7 +214,7 @@ impl ClusterInfo {
     }
 
     /// Returns whether the cluster has reported, and is not ready as far as the control plane
-    /// hears.
+    /// knows.
     pub(in crate::scheduler) fn has_fallen_silent(&self) -> bool {
         let ready = self.cluster.condition_status(condition::READY);
         ready.is_some_and(|ready| ready != conditions::TRUE)

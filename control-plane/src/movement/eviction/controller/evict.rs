@@ -149,8 +149,7 @@ fn unplanned(fleet: &Fleet, cluster: &str, nowhere: Nowhere, now: Timestamp) -> 
 }
 
 /// Returns whether a workload still leaves a cluster because of a taint: the caches show a change
-/// of a cluster or of a policy before the evictor hears of it, and the end of a pause may be heard
-/// of between the two.
+/// of a cluster or of a policy before the evictor is given it, and a pause may end between the two.
 fn leaves(
     cluster: &Cluster,
     (spec, placement): (&ResourceBindingSpec, Option<&Placement>),

@@ -49,7 +49,7 @@ struct Distributor {
 }
 
 /// How long to wait for a binding that is going away or another object's; its disappearance is
-/// heard of earlier.
+/// seen earlier.
 const LEAVING: Duration = Duration::from_secs(5);
 
 /// Starts distributing dependencies.

@@ -86,8 +86,8 @@ fn told(reason: &PropagationReason) -> String {
     format!("({}{others}: {})", reason.example, reason.message)
 }
 
-/// Returns the state of a binding as the status of its policy shows it; where none of its clusters
-/// is heard, also the message about the first of them.
+/// Returns the state of a binding as the status of its policy shows it; where all of its clusters
+/// are silent, also the message about the first of them.
 pub fn shown(binding: &AnyBinding) -> (State<'_>, Option<&str>) {
     let reports = &binding.status().aggregated_status;
     (State::of(binding), unheard(&binding.spec, reports))
