@@ -80,7 +80,7 @@ struct Known {
     history: History,
     /// Move that is still to be reported.
     moved: Option<Move>,
-    /// Time of the last report of that move.
+    /// Time of the last report about the application.
     told_at: Option<Timestamp>,
 }
 

@@ -44,8 +44,12 @@ impl Applications {
         }
         let settled = self.settle(case, history).await?;
         let was_told = conditions::get(&case.binding.status().conditions, CONDITION);
-        let known = self.known.lock().get(case.key).cloned();
-        let moved = known.and_then(|it| it.moved).map(FailoverState::Left);
+        let moved = self
+            .known
+            .lock()
+            .get(case.key)
+            .and_then(|known| known.moved.clone());
+        let moved = moved.map(FailoverState::Left);
         let state = moved.or(state).or_else(|| match was_told {
             _ if is_said => None,
             told if history.to_publish(told).is_some() => {
