@@ -82,10 +82,10 @@ impl<K: Clone + Eq + Hash> Backoff<K> {
         waited.count = waited.count.saturating_add(1);
         let (time, is_long) = (self.length(waited.count), waited.is_long(self));
         waited.until = Some(now + time);
-        let is_update = waited
+        let is_due = waited
             .told
             .is_none_or(|told| now.duration_since(told) >= AGAIN);
-        let is_worth_telling = is_long && is_update;
+        let is_worth_telling = is_long && is_due;
         if is_worth_telling {
             waited.told = Some(now);
         }

@@ -51,9 +51,9 @@ fn after_a_restart_an_eviction_that_nobody_told_of_is_told_with_its_cluster_and_
             .collect::<Vec<_>>()
     };
     let before = with_condition(&moved, &pending("c0 has taint down:NoExecute", 890));
-    for to_publish in [Arc::new(moved.clone()), before] {
+    for unreported in [Arc::new(moved.clone()), before] {
         assert_eq!(
-            told(to_publish),
+            told(unreported),
             ["left c0 for c1 (Directly): c0 has taint down:NoExecute, which is not tolerated"]
         );
     }
