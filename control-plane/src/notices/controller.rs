@@ -212,7 +212,7 @@ impl Outlet {
         events.warn(record, "NoticeNotDelivered", text);
     }
 
-    /// Tells in one notice of all records of which news was left out.
+    /// Reports in one notice all records of which news was left out.
     async fn report_left_out(&self) -> Result<Next, ApiError> {
         let names = self.pacing.lock().left_out();
         let found = names.iter().map(|name| self.records.get(None, name));

@@ -191,7 +191,7 @@ fn is_held(work: &ObjectMeta) -> bool {
     finalizers::has(work, finalizer::WORK)
 }
 
-/// Tells that the Works of a cluster cannot be removed.
+/// Reports that the Works of a cluster cannot be removed.
 fn told_of<T>(
     fleet: &Fleet,
     cluster: &Cluster,

@@ -250,7 +250,7 @@ fn settings(ours: &Settings, name: &str) -> AgentSettings {
     }
 }
 
-/// Tells that a member cannot be reached for want of an address or credentials. Tasks that run go
+/// Reports that a member cannot be reached for want of an address or credentials. Tasks that run go
 /// on with what they have. A member without any becomes `Ready`=Unknown after the grace period,
 /// because nothing is known of it.
 async fn unconnected(

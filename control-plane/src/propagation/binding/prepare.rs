@@ -220,8 +220,8 @@ fn completions<'a>(
     held(works.iter().filter(stays).map(AsRef::as_ref))
 }
 
-/// Tells that a part of a divided Job runs nowhere: each cluster that it is placed in has a Job of
-/// its own already, which takes no more completions.
+/// Reports that a part of a divided Job runs nowhere: each cluster that it is placed in has a Job
+/// of its own already, which takes no more completions.
 fn report_undone(
     fleet: &Fleet,
     (binding, spec): (&AnyBinding, &ResourceBindingSpec),
@@ -240,7 +240,7 @@ fn report_undone(
     fleet.publish(binding, kind, reason, note);
 }
 
-/// Tells that an override policy cannot be applied for some clusters.
+/// Reports that an override policy cannot be applied for some clusters.
 fn report_refusal(
     fleet: &Fleet,
     binding: &AnyBinding,

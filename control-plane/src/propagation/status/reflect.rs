@@ -175,7 +175,7 @@ fn is_meant(named: Option<&str>, template: Option<&str>) -> bool {
     uids.is_none_or(|(named, template)| named == template)
 }
 
-/// Tells that the status of a template is not shown.
+/// Reports that the status of a template is not shown.
 pub(super) fn report_failure(
     fleet: &Fleet,
     binding: &AnyBinding,

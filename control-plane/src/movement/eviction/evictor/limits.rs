@@ -113,7 +113,7 @@ impl Evictor {
         }
     }
 
-    /// Tells that the rate of a drain cannot be read.
+    /// Reports that the rate of a drain cannot be read.
     pub(super) fn report_rate(&mut self, cluster: &Arc<str>, fault: &str) {
         let message = format!("no workload is evicted from it: {fault}");
         self.note_cluster(cluster, "DrainRateUnreadable", message);

@@ -346,7 +346,7 @@ impl Failback {
     }
 }
 
-/// Tells that a workload was asked to return to clusters that have been healthy since a time.
+/// Reports that a workload was asked to return to clusters that have been healthy since a time.
 fn report(fleet: &Fleet, binding: &AnyBinding, to: &str, since: Option<&Timestamp>) {
     let since = since.map(ToString::to_string).unwrap_or_default();
     let note = format!("returns to {to}, healthy since {since}: it is placed anew");

@@ -446,7 +446,7 @@ fn refers(binding: &AnyBinding) -> bool {
         && binding.spec.resource.namespace == binding.metadata.namespace
 }
 
-/// Tells that nobody finds out what a binding refers to, whose template is not there: what lost
+/// Reports that nobody finds out what a binding refers to, whose template is not there: what lost
 /// bindings of its namespace placed stays until somebody knows.
 fn report_unknown_needs(fleet: &Fleet, binding: &AnyBinding, template: &TemplateKey) {
     let note = format!(
