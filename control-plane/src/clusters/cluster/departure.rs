@@ -60,7 +60,7 @@ pub(super) async fn see_off(
     // With the namespace its agent's right goes to read Works, and to remove what they placed.
     let unlisted = if next == DeletionStep::DeleteNamespace {
         let found = unlisted_works(fleet, cluster).await;
-        told_of(fleet, cluster, found)?
+        report_failure(fleet, cluster, found)?
     } else {
         Vec::new()
     };
@@ -81,18 +81,18 @@ pub(super) async fn see_off(
             let free: Vec<_> = held.iter().filter(|work| !runs(work)).cloned().collect();
             let deleted = delete_works(fleet, cluster, &free).await;
             let released = release_works(fleet, cluster, &free).await;
-            told_of(fleet, cluster, deleted.and(released))?;
+            report_failure(fleet, cluster, deleted.and(released))?;
             if free.len() == held.len() {
                 return Ok(Next::Again);
             }
         }
         DeletionStep::DeleteWorks => {
             let deleted = delete_works(fleet, cluster, &works).await;
-            told_of(fleet, cluster, deleted)?;
+            report_failure(fleet, cluster, deleted)?;
         }
         DeletionStep::DeleteNamespace if !unlisted.is_empty() => {
             let deleted = delete_works(fleet, cluster, &unlisted).await;
-            told_of(fleet, cluster, deleted)?;
+            report_failure(fleet, cluster, deleted)?;
         }
         DeletionStep::DeleteNamespace => {
             let api = Api::<Namespace>::all(fleet.client.clone());
@@ -191,8 +191,8 @@ fn is_held(work: &ObjectMeta) -> bool {
     finalizers::has(work, finalizer::WORK)
 }
 
-/// Reports that the Works of a cluster cannot be removed.
-fn told_of<T>(
+/// Returns an outcome, and reports that the Works of a cluster cannot be removed if it is an error.
+fn report_failure<T>(
     fleet: &Fleet,
     cluster: &Cluster,
     outcome: Result<T, ApiError>,
