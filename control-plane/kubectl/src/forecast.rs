@@ -428,7 +428,7 @@ impl Course<'_> {
         let departure = Departure {
             preserves_state: self.settings.gate(&STATEFUL_FAILOVER_INJECTION),
             ours: self.settings.schedules(spec.scheduler_name.as_deref()),
-            // What the Works of the clusters say about their delivery is not read here.
+            // A forecast reads no Works, which say what hinders the delivery to a cluster.
             obstacle: &|name| suspended(spec, name),
             ..Departure::new(spec, status, &leaver.cluster, reason, &purge_mode)
         };
@@ -448,7 +448,7 @@ impl Course<'_> {
         }
         occupy(&mut self.snapshot, spec, &gains);
         moved.clusters.clone_from(&plan.clusters);
-        // It leaves the other clusters that are struck, too.
+        // The workload leaves the other clusters that are struck, too.
         let is_struck = |name: &String| self.forecast.coming.contains_key(name);
         plan.clusters.retain(|it| !is_struck(&it.name));
         self.forecast.moves.push(Move {

@@ -115,8 +115,9 @@ enum Question {
     /// Serves the fleet as a page for a browser on this machine, with your own rights.
     ///
     /// Shows fleet, clusters, queue, history and what-if, live, and the same as JSON for programs.
-    /// It prints the address and serves it on loopback until it is stopped. The address holds a
-    /// secret: anyone who has it reads the fleet with your rights for as long as the command runs.
+    /// The command prints the address, and serves the page on loopback until it is stopped. The
+    /// address holds a secret: anyone who has it reads the fleet with your rights for as long as
+    /// the command runs.
     Ui(ui::Options),
     #[command(flatten)]
     Order(orders::Command),

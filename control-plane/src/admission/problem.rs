@@ -24,9 +24,9 @@ impl fmt::Display for Problem {
 /// Everything that is to be said about an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
-    /// For these it is refused.
+    /// Problems for which the object is refused.
     pub problems: Vec<Problem>,
-    /// Its author is warned of these: it is taken, and part of it has no effect.
+    /// Warnings to the author of an object that is accepted, and part of which has no effect.
     pub warnings: Vec<String>,
 }
 

@@ -56,7 +56,7 @@ fn with_decided<'a>(
         }
         fields.is_empty()
     });
-    // What the member has there is not empty, so that an empty object would be applied each time.
+    // An empty object would differ from the member's, which is not empty, and be applied each time.
     if is_left_empty
         && let Some((around, name)) = place.rsplit_once('/')
         && let Some(around) = queued.pointer_mut(around).and_then(Value::as_object_mut)

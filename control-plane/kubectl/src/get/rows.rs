@@ -100,7 +100,7 @@ pub(super) struct WorkloadRow {
     clusters: Vec<String>,
     /// Clusters whose copies are being replaced, or are not confirmed gone.
     leaving: Vec<String>,
-    /// Those of them that are silent: their copies are not reported.
+    /// Clusters among `leaving` that are silent, so that their copies are not reported.
     not_heard: Vec<String>,
     /// `Placed`, `Moving`, `Unplaced`, `Unknown`, `DependenciesMissing`, or the reason of a pending
     /// eviction.

@@ -198,7 +198,7 @@ fn a_cluster_that_dies_is_seen_by_no_peer_that_is_left() {
         ("True", &["m2"][..], true),
         // One witness of two is lost, too.
         ("True", &["m2", "m3"], false),
-        // Its peers do not know it.
+        // The peers do not know whether the cluster lives.
         ("Unknown", &["m2"], false),
     ] {
         let mut fleet = fleet(vec![]);

@@ -324,8 +324,8 @@ impl LeaseMonitor {
             if !client::is_conflict(&error) && !client::is_gone(&error) {
                 let why = client::brief(&error);
                 tracing::warn!(cluster = name, error = why, "cannot report the silence");
-                // What is read says whether it is us who are cut off: a report that never gets
-                // through must not keep the others from being made.
+                // A report that never gets through must not keep those of other clusters from being
+                // made. The read that follows shows whether the control plane itself is cut off.
             }
             self.look_again(name);
         }

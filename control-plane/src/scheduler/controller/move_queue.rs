@@ -261,12 +261,8 @@ mod tests {
         calls.abort();
     }
 
-    #[test]
-    fn one_of_a_higher_priority_is_called_before_those_that_wait_for_longer() {
-        let (moves, now) = (MoveQueue::new(), Instant::now());
-        for (key, priority) in [("a", 0), ("b", 0), ("urgent", 7)] {
-            moves.refused(&key, priority, Some(now));
-        }
+    /// Returns the first three keys that are called, each of which leaves the line then.
+    fn call_three(moves: &MoveQueue<&'static str>, now: Instant) -> Vec<&'static str> {
         let called = Mutex::new(Vec::new());
         for _ in 0..3 {
             let call = |key| called.lock().push(key);
@@ -274,7 +270,16 @@ mod tests {
             let last = called.lock().last().copied().unwrap();
             moves.leave(&last);
         }
-        assert_eq!(*called.lock(), ["urgent", "a", "b"]);
+        called.into_inner()
+    }
+
+    #[test]
+    fn one_of_a_higher_priority_is_called_before_those_that_wait_for_longer() {
+        let (moves, now) = (MoveQueue::new(), Instant::now());
+        for (key, priority) in [("a", 0), ("b", 0), ("urgent", 7)] {
+            moves.refused(&key, priority, Some(now));
+        }
+        assert_eq!(call_three(&moves, now), ["urgent", "a", "b"]);
     }
 
     #[test]
@@ -289,14 +294,7 @@ mod tests {
             moves.join(&"b", 0);
             moves.join(&"c", 0);
             moves.join(&key, priority);
-            let called = Mutex::new(Vec::new());
-            for _ in 0..3 {
-                let call = |key| called.lock().push(key);
-                assert_eq!(moves.state.lock().call(now, call), None);
-                let last = called.lock().last().copied().unwrap();
-                moves.leave(&last);
-            }
-            assert_eq!(*called.lock(), expected, "{key} {priority}");
+            assert_eq!(call_three(&moves, now), expected, "{key} {priority}");
             assert!(moves.is_next(&"d"), "the line is empty");
         }
     }

@@ -66,7 +66,7 @@ fn api(clusters: &[Value]) -> (Client, Arc<Mutex<Vec<Vec<Cluster>>>>) {
         let name = request.uri().path().rsplit('/').next().unwrap();
         let at = |it: &&mut Value| it["metadata"]["name"] == name;
         let Some(cluster) = clusters.iter_mut().find(at) else {
-            // Its version is asked for the time of the server, which it does not tell.
+            // The request for the version asks for the time of the server, which is left out.
             return (200, json!({}));
         };
         if request.method() != Method::PATCH {

@@ -119,7 +119,7 @@ fn workloads_that_a_policy_suspends_where_they_are_are_told() {
         (json!(null), false),
         (json!({ "dispatching": true }), true),
         (on("m2"), true),
-        // It has no copy there.
+        // The workload has no copy in the suspended cluster.
         (on("m1"), false),
     ] {
         let mut web = binding("web", &[], None).as_ref().clone();

@@ -448,7 +448,7 @@ fn what_peers_see_of_a_cluster_that_is_not_ready_is_told() {
         let expected = (format!("{words}{more}"), why.to_owned());
         assert_eq!(told(ready, seen, "2026-01-01T00:09:58Z"), expected);
     }
-    // Nobody leads who would judge what peers report.
+    // No control plane leads, so that the reports of peers are not judged.
     let (sentence, why) = told("Unknown", "True", "2026-01-01T00:06:00Z");
     assert!(sentence.ends_with(silent), "{sentence}");
     assert_eq!(why, "");

@@ -21,6 +21,27 @@ fn rate() -> Obstacle {
     Obstacle::Eviction(EvictionState::Queued { cause })
 }
 
+/// Returns the move of an application from `m1` to `m2`.
+fn moved() -> Move {
+    Move {
+        from: "m1".to_owned(),
+        since: at(10),
+        to: "m2".to_owned(),
+        mode: "Gracefully".to_owned(),
+        without_state: false,
+    }
+}
+
+/// Returns what a look at an application comes to of which nothing new is known.
+fn no_progress(is_said: bool) -> Progress {
+    Progress {
+        state: None,
+        wait: None,
+        held: Vec::new(),
+        is_said,
+    }
+}
+
 /// Returns the binding of an application for which a history is recorded, and which may have a
 /// condition that reports it.
 fn binding(told: Option<Condition>) -> Value {
@@ -102,16 +123,9 @@ async fn that_nothing_is_asked_for_any_more_is_told_where_something_was_told() {
 async fn a_move_whose_report_is_refused_is_still_to_be_told() {
     for is_refused in [false, true] {
         let (stand, controller, binding) = stand(None).await;
-        let moved = Move {
-            from: "m1".to_owned(),
-            since: at(10),
-            to: "m2".to_owned(),
-            mode: "Gracefully".to_owned(),
-            without_state: false,
-        };
         let key = key("web-deployment");
         let known = Known {
-            moved: Some(moved),
+            moved: Some(moved()),
             ..Known::default()
         };
         controller.known.lock().insert(key.clone(), known);
@@ -120,12 +134,7 @@ async fn a_move_whose_report_is_refused_is_still_to_be_told() {
             stand.api.answer(Method::PATCH, "/status", 403, refused);
         }
         let case = case(&key, &binding);
-        let progress = Progress {
-            state: None,
-            wait: None,
-            held: Vec::new(),
-            is_said: false,
-        };
+        let progress = no_progress(false);
         let next = controller.conclude(&case, &case.written, progress).await;
         assert_eq!(next.is_err(), is_refused, "{next:?}");
         assert_eq!(stand.api.events().await.is_empty(), is_refused);
@@ -173,12 +182,7 @@ async fn who_waits_for_its_turn_tells_so_after_a_while_unless_an_obstacle_is_tol
         let key = key("web-deployment");
         let case = case(&key, &binding);
         let look = || {
-            let mut progress = Progress {
-                state: None,
-                wait: None,
-                held: Vec::new(),
-                is_said: false,
-            };
+            let mut progress = no_progress(false);
             controller.line_up(&case, &case.written, "m1".to_owned(), &mut progress);
             progress
         };
@@ -204,13 +208,7 @@ async fn what_a_condition_said_before_is_brought_up_to_date_once_it_is_over() {
         since: at(10),
         why: rate(),
     };
-    let moved = Move {
-        from: "m1".to_owned(),
-        since: at(10),
-        to: "m2".to_owned(),
-        mode: "Gracefully".to_owned(),
-        without_state: false,
-    };
+    let moved = moved();
     let health = FailoverState::NotFollowed(Unfollowed::Health);
     for (what, told, last, is_said, expected) in [
         ("nothing was told", None, None, false, None),
@@ -260,12 +258,7 @@ async fn what_a_condition_said_before_is_brought_up_to_date_once_it_is_over() {
             last,
             ..case.written.clone()
         };
-        let progress = Progress {
-            state: None,
-            wait: None,
-            held: Vec::new(),
-            is_said,
-        };
+        let progress = no_progress(is_said);
         let next = controller.conclude(&case, &history, progress).await;
         next.unwrap();
         let mut reasons: Vec<String> = stand.api.told().await.into_iter().map(|it| it.1).collect();
