@@ -109,7 +109,8 @@ pub async fn sweep(
     };
     let staying = works.iter().filter(|work| is_kept(work));
     let members = staying.filter_map(|work| work.metadata.namespace.as_deref());
-    namespaces::keep(fleet, key, None, members).await?;
+    let members: Vec<&str> = members.collect();
+    namespaces::keep(fleet, key, None, &members).await?;
     let doomed = works.iter().filter_map(|work| doomed(work, is_kept(work)));
     remove(fleet, client, doomed.collect()).await?;
     missing.forget(key);

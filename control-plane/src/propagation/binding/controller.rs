@@ -448,10 +448,8 @@ async fn carry_out(
     let staying = staying.filter(|it| preserves || namespaces::holds(it.work));
     let members = staying.filter_map(|it| it.work.metadata.namespace.as_deref());
     let members: Vec<&str> = members.collect();
-    if !members.is_empty() {
-        let (key, resource) = (&wanted.origin.key, Some(&wanted.spec.resource));
-        namespaces::keep(fleet, key, resource, members.iter().copied()).await?;
-    }
+    let (key, resource) = (&wanted.origin.key, Some(&wanted.spec.resource));
+    namespaces::keep(fleet, key, resource, &members).await?;
     let doomed = plan
         .remove
         .iter()
@@ -544,10 +542,7 @@ async fn finish(
         };
         let staying = works.iter().filter(|it| preserves || is_needed(it));
         let members: Vec<&str> = staying.map(|work| work.namespace.as_str()).collect();
-        if !members.is_empty() {
-            let resource = Some(&spec.resource);
-            namespaces::keep(fleet, key, resource, members.iter().copied()).await?;
-        }
+        namespaces::keep(fleet, key, Some(&spec.resource), &members).await?;
         let is_container = Role::of(&spec.resource) == Role::Container;
         // A binding marks the Works before it goes: the bindings are looked at first.
         let needed = definitions::preserved_of(fleet, &spec.resource);

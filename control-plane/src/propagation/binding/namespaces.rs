@@ -171,15 +171,18 @@ pub(super) async fn keep(
     fleet: &Fleet,
     key: &BindingKey,
     resource: Option<&ObjectReference>,
-    members: impl Iterator<Item = &str> + Clone,
+    members: &[&str],
 ) -> Result<(), ApiError> {
+    if members.is_empty() {
+        return Ok(());
+    }
     let namespace = key.namespace.iter();
     let namespace = namespace.map(|it| names::work("Namespace", it, ""));
     let definitions = resource.map(|it| definitions_of(fleet, it));
     let definitions = definitions.into_iter().flatten();
     let definitions = definitions.map(|it| names::work("CustomResourceDefinition", &it, ""));
     for work in namespace.chain(definitions).collect::<Vec<_>>() {
-        keep_objects(fleet, &work, members.clone()).await?;
+        keep_objects(fleet, &work, members.iter().copied()).await?;
     }
     Ok(())
 }
