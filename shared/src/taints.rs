@@ -47,6 +47,11 @@ pub fn is_of_command(taint: &Taint) -> bool {
     [names::taint::DRAIN, names::taint::CORDON].contains(&taint.key.as_str())
 }
 
+/// Returns whether taints of an effect can make workloads leave.
+pub fn evicts(effect: &str) -> bool {
+    [NO_EXECUTE, PREFER_NO_EXECUTE].contains(&effect)
+}
+
 /// Returns whether a taint keeps out new workloads that do not tolerate it.
 pub fn keeps_away(taint: &Taint) -> bool {
     [NO_SCHEDULE, NO_EXECUTE, PREFER_NO_EXECUTE].contains(&taint.effect.as_str())
@@ -147,9 +152,8 @@ pub fn take_off(taints: &mut Vec<Taint>, key: &str, effect: &str) -> bool {
 pub fn date(taints: &mut [Taint], now: Timestamp) -> bool {
     let mut changed = false;
     for taint in taints {
-        let evicts = [NO_EXECUTE, PREFER_NO_EXECUTE].contains(&taint.effect.as_str());
         let is_undated = match &taint.time_added {
-            None => evicts,
+            None => evicts(&taint.effect),
             Some(added) => is_far_ahead(added.0, now),
         };
         if is_undated {

@@ -12,7 +12,8 @@ use muster_shared::k8s::{Client, Taint, Time};
 use muster_shared::names::taint::{DUPLICATE, NOT_READY, UNREACHABLE};
 use muster_shared::selectors::{is_label_key, is_label_value};
 use muster_shared::taints::{
-    NO_EXECUTE, NO_SCHEDULE, PREFER_NO_EXECUTE, PREFER_NO_SCHEDULE, describe, find, is_of_command,
+    NO_EXECUTE, NO_SCHEDULE, PREFER_NO_EXECUTE, PREFER_NO_SCHEDULE, describe, evicts, find,
+    is_of_command,
 };
 use serde_json::json;
 
@@ -110,7 +111,6 @@ impl Edit {
     /// Returns whether workloads may leave a cluster because of the edit, or another one that
     /// counts as failed until then.
     fn moves(&self) -> bool {
-        let evicts = |effect: &str| [NO_EXECUTE, PREFER_NO_EXECUTE].contains(&effect);
         match self {
             Self::Add(taint) => evicts(&taint.effect),
             Self::Remove { effect, .. } => effect.as_deref().is_none_or(evicts),

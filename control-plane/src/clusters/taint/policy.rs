@@ -10,7 +10,7 @@ use muster_shared::names::condition::{REACHES, READY, SEEN_BY_PEERS};
 use muster_shared::names::taint::{NOT_READY, UNREACHABLE};
 use muster_shared::selectors::{is_label_key, is_label_value};
 use muster_shared::taints::{
-    NO_EXECUTE, NO_SCHEDULE, PREFER_NO_EXECUTE, PREFER_NO_SCHEDULE, is_of_command,
+    NO_EXECUTE, NO_SCHEDULE, PREFER_NO_EXECUTE, PREFER_NO_SCHEDULE, evicts, is_of_command,
 };
 
 use super::window::Verdict;
@@ -129,7 +129,6 @@ pub fn fault(taint: &Taint, conditions: &[MatchCondition], reserves: bool) -> Op
 /// Returns the fault of a taint that evicts under conditions that speak of what witnesses see and
 /// do not require that `Ready` is another status than True.
 fn witnesses_alone(taint: &Taint, conditions: &[MatchCondition]) -> Option<Fault> {
-    let evicts = [NO_EXECUTE, PREFER_NO_EXECUTE].contains(&&*taint.effect);
     let asks_witnesses = conditions
         .iter()
         .any(|it| it.condition_type == SEEN_BY_PEERS || it.condition_type.starts_with(REACHES));
@@ -142,7 +141,7 @@ fn witnesses_alone(taint: &Taint, conditions: &[MatchCondition]) -> Option<Fault
                 MatchConditionOperator::Other(_) => false,
             }
     });
-    (evicts && asks_witnesses && !requires_trouble).then(|| Fault::WitnessesAlone {
+    (evicts(&taint.effect) && asks_witnesses && !requires_trouble).then(|| Fault::WitnessesAlone {
         key: taint.key.clone(),
         effect: taint.effect.clone(),
     })

@@ -4,11 +4,11 @@ use muster_shared::api::cluster::Cluster;
 use muster_shared::conditions;
 use muster_shared::k8s::Taint;
 use muster_shared::names::condition;
-use muster_shared::taints::{NO_EXECUTE, PREFER_NO_EXECUTE};
+use muster_shared::taints;
 
 /// Returns whether a taint can make workloads leave.
 pub fn evicts(taint: &Taint) -> bool {
-    taint.effect == NO_EXECUTE || taint.effect == PREFER_NO_EXECUTE
+    taints::evicts(&taint.effect)
 }
 
 /// Returns whether a cluster has failed: a taint evicts from it, whoever put it there (the
