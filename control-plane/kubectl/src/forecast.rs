@@ -13,15 +13,14 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
-use muster_control_plane::fleet::availability::readiness;
 use muster_control_plane::fleet::binding::BindingKey;
 use muster_control_plane::fleet::budget::rate::{Band, Rates};
-use muster_control_plane::fleet::fencing::{asked, keeps_data};
+use muster_control_plane::fleet::fencing::Verdict;
 use muster_control_plane::movement::eviction::backlog::{Backlog, Rank, Slot};
 use muster_control_plane::movement::eviction::execute::plan_whole;
 use muster_control_plane::movement::eviction::explain::has_completed;
 use muster_control_plane::movement::eviction::fair_queue::Key;
-use muster_control_plane::movement::eviction::fence::PRESERVED;
+use muster_control_plane::movement::eviction::fence::{self, FenceGate};
 use muster_control_plane::movement::eviction::inputs;
 use muster_control_plane::movement::eviction::judge::{
     self, Cause, Judgement, Stay, Switches, judge,
@@ -37,7 +36,6 @@ use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus, Ta
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::PurgeMode;
 use muster_shared::api::taint_policy::ClusterTaintPolicy;
-use muster_shared::conditions;
 use serde::{Serialize, Serializer};
 use tokio::time::Instant;
 
@@ -221,8 +219,8 @@ struct Leaver<'a> {
     cluster: Arc<str>,
     due: Timestamp,
     cause: Cause,
-    /// Whether the cluster is ready, so that its agent can demote data there.
-    is_ready: bool,
+    /// The cluster as the disaster leaves it.
+    struck: &'a Cluster,
 }
 
 /// The evictions as they follow each other.
@@ -320,7 +318,7 @@ impl Course<'_> {
         &mut self,
         binding: &'b AnyBinding,
         target: &TargetCluster,
-        struck: &Struck,
+        struck: &'b Struck,
     ) -> Option<Leaver<'b>> {
         let spec = &binding.spec;
         let switches = Switches::of(self.settings);
@@ -364,7 +362,7 @@ impl Course<'_> {
             cluster: Arc::from(&*target.name),
             due,
             cause,
-            is_ready: readiness(&struck.cluster) == conditions::TRUE,
+            struck: &struck.cluster,
         })
     }
 
@@ -414,10 +412,9 @@ impl Course<'_> {
             let why = why.unwrap_or_else(|| NO_RATE.to_owned());
             return Err(why.into());
         }
-        if asked(spec).is_some() && spec.is_preserved_on_deletion() {
-            return Err(PRESERVED.to_owned().into());
-        }
-        if let Some(why) = keeps_data(spec).filter(|_| !leaver.is_ready) {
+        // An agent that fences stops the copy in the end.
+        let gate = fence::of_copy(leaver.struck, spec, |_| Some(Verdict::Stopped));
+        if let FenceGate::Shut(why) = gate {
             return Err(why.into());
         }
         let switches = Switches::of(self.settings);

@@ -1,6 +1,7 @@
 //! Asks whether the copy that an eviction leaves behind is removed or certainly stopped.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::ResourceBindingSpec;
@@ -15,7 +16,7 @@ use crate::fleet::fencing::{self, Verdict};
 use crate::fleet::works::in_cluster;
 
 /// Reason why a fenced workload stays whose old copy nothing removes.
-pub const PRESERVED: &str = "preserveResourcesOnDeletion would keep the copy there running";
+const PRESERVED: &str = "preserveResourcesOnDeletion would keep the copy there running";
 
 /// Whether a workload may leave a cluster as far as fencing is concerned.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,16 +48,26 @@ pub fn of(fleet: &Arc<Fleet>) -> Fence {
 }
 
 fn gate(fleet: &Fleet, cluster: &Cluster, binding: &AnyBinding, now: Instant) -> FenceGate {
-    let Some(after) = fencing::asked(&binding.spec) else {
-        return of_data(cluster, &binding.spec);
-    };
-    let verdict = || {
+    let verdict = |after| {
         let name = cluster.metadata.name.as_deref().unwrap_or_default();
         let works = fleet.work_index.of(&BindingKey::of(binding));
         let work = in_cluster(&works, name)?;
         Some(fencing::of_work(fleet, name, Some(work), after, now).0)
     };
-    judge(cluster, &binding.spec, verdict)
+    of_copy(cluster, &binding.spec, verdict)
+}
+
+/// Judges a copy of a workload. The verdict on a fenced one, by the time after which it is stopped,
+/// is that of its Work, if there is one.
+pub fn of_copy(
+    cluster: &Cluster,
+    spec: &ResourceBindingSpec,
+    verdict: impl FnOnce(Duration) -> Option<Verdict>,
+) -> FenceGate {
+    match fencing::asked(spec) {
+        Some(after) => judge(cluster, spec, || verdict(after)),
+        None => of_data(cluster, spec),
+    }
 }
 
 /// Judges a workload that is not fenced: its data may keep it in a cluster that is silent.
@@ -94,8 +105,6 @@ fn judge(
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use muster_shared::names;
     use serde_json::json;
 
