@@ -61,9 +61,8 @@ pub(super) fn take(
     // One that is in several of them counts once: where it waits, or else in the first.
     let mut is_told =
         waits.is_some_and(|(name, _)| fates.contains_key(name) && spec.target(name).is_some());
-    let is_undivided = spec.is_undivided();
     for target in &spec.clusters {
-        let (name, is_copy) = (target.name.as_str(), is_undivided || spec.is_copy(target));
+        let name = target.name.as_str();
         let Some(fates) = fates.get_mut(name) else {
             continue;
         };
@@ -78,7 +77,7 @@ pub(super) fn take(
                 };
                 *reasons.entry(reason.to_owned()).or_default() += 1;
             }
-            None if runs_nothing(spec) || is_over || is_told || !is_copy => {}
+            None if runs_nothing(spec) || is_over || is_told || !spec.has_copy(name) => {}
             None => {
                 is_told = true;
                 fates.staying += 1;
