@@ -1,9 +1,6 @@
 //! What somebody tries who has an agent's credentials: everything that is not the agent's own
 //! report is refused, with the files that the chart installs, on every provider; and what an agent
-//! does passes.
-
-mod probes;
-mod work;
+//! does passes. `requests.yaml` has the requests.
 
 use std::collections::BTreeMap;
 
@@ -16,13 +13,13 @@ use muster_e2e::harness::clean::{self, Turn};
 use muster_e2e::harness::fleet;
 use muster_e2e::harness::provider::{self, Cluster};
 use muster_e2e::harness::test_bed::{PATIENCE, Scratch, eventually};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
 /// The member whose agent was stolen, and another.
-pub(crate) const OWN: &str = "stolen-own";
-pub(crate) const OTHER: &str = "stolen-other";
-pub(crate) const CLUSTERS: &str = "/apis/cluster.karmada.io/v1alpha1/clusters";
+const OWN: &str = "stolen-own";
+const OTHER: &str = "stolen-other";
 
 const MEMBER: [&str; 3] = [
     include_str!("../../../charts/control-plane/access/member.yaml"),
@@ -31,67 +28,88 @@ const MEMBER: [&str; 3] = [
 ];
 const REGISTRATION: &str = include_str!("../../../charts/control-plane/access/registration.yaml");
 
+/// Requests about both members.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Requests {
+    /// What is there before anybody else asks for anything.
+    furniture: Vec<Ask>,
+    /// What an agent asks for; the first of these registers its member.
+    agent: Vec<Ask>,
+    /// What people and the control plane write on the stolen Cluster.
+    quarantine: Vec<Ask>,
+    /// Paths of what no probe may change.
+    kept: Vec<String>,
+    /// What has to be refused.
+    probes: Vec<Ask>,
+}
+
+impl Requests {
+    /// Reads the requests, those of an agent for one of its identities.
+    fn of(identity: &str) -> Self {
+        let text = include_str!("requests.yaml")
+            .replace("IDENTITY", identity)
+            .replace("OWN", OWN)
+            .replace("OTHER", OTHER);
+        serde_saphyr::from_str(&text).unwrap()
+    }
+
+    /// Returns the probes that an agent's role allows, so that only a policy can refuse them:
+    /// changes of what it may write. The id of a Cluster, which the definition keeps from
+    /// everybody, is not among them.
+    fn of_policies(&self) -> Vec<Ask> {
+        let own = [
+            "own Cluster",
+            "own Work:",
+            "events: rewrite",
+            "events: count",
+        ];
+        let is_allowed = |ask: &&Ask| {
+            let id = ask.what.ends_with(" id") || ask.what.contains("the id");
+            let changes = ["MERGE ", "JSON "]
+                .iter()
+                .any(|it| ask.request.starts_with(it));
+            !id && changes && own.iter().any(|it| ask.what.starts_with(it))
+        };
+        self.probes.iter().filter(is_allowed).cloned().collect()
+    }
+}
+
 /// A request that somebody sends.
-#[derive(Clone, Debug)]
-pub(crate) struct Ask {
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Ask {
     /// What it would do.
-    pub(crate) what: String,
-    pub(crate) method: &'static str,
-    pub(crate) path: String,
-    pub(crate) kind: &'static str,
-    pub(crate) body: Value,
-    pub(crate) headers: BTreeMap<&'static str, String>,
+    what: String,
+    /// A method or a form of patches, and a path.
+    #[serde(rename = "do")]
+    request: String,
+    #[serde(default)]
+    body: Value,
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
 }
 
 impl Ask {
-    fn new(what: &str, method: &'static str, path: &str, kind: &'static str, body: Value) -> Self {
+    fn new(what: &str, request: String, body: Value) -> Self {
         Self {
             what: what.to_owned(),
-            method,
-            path: path.to_owned(),
-            kind,
+            request,
             body,
             headers: BTreeMap::new(),
         }
     }
 
-    pub(crate) fn get(what: &str, path: &str) -> Self {
-        Self::new(what, "GET", path, "application/json", Value::Null)
-    }
-
-    pub(crate) fn delete(what: &str, path: &str) -> Self {
-        Self::new(what, "DELETE", path, "application/json", json!({}))
-    }
-
-    pub(crate) fn post(what: &str, path: &str, body: Value) -> Self {
-        Self::new(what, "POST", path, "application/json", body)
-    }
-
-    pub(crate) fn put(what: &str, path: &str, body: Value) -> Self {
-        Self::new(what, "PUT", path, "application/json", body)
-    }
-
-    pub(crate) fn merge(what: &str, path: &str, body: Value) -> Self {
-        Self::new(what, "PATCH", path, "application/merge-patch+json", body)
-    }
-
-    pub(crate) fn json(what: &str, path: &str, body: Value) -> Self {
-        Self::new(what, "PATCH", path, "application/json-patch+json", body)
-    }
-
-    pub(crate) fn apply(what: &str, path: &str, body: Value) -> Self {
-        let path = format!("{path}?fieldManager=muster-agent&force=true");
-        Self::new(what, "PATCH", &path, "application/apply-patch+yaml", body)
-    }
-
-    pub(crate) fn header(mut self, name: &'static str, value: &str) -> Self {
-        self.headers.insert(name, value.to_owned());
+    /// Returns the request as one that is checked and not carried out.
+    fn rehearsed(mut self) -> Self {
+        let mark = if self.request.contains('?') { '&' } else { '?' };
+        self.request = format!("{}{mark}dryRun=All", self.request);
         self
     }
 }
 
 /// Somebody whom the API knows.
-pub(crate) struct Account {
+struct Account {
     name: &'static str,
     client: Client,
     /// Who is impersonated, where the client is an administrator's.
@@ -100,13 +118,22 @@ pub(crate) struct Account {
 
 impl Account {
     /// Sends a request; gives the code and what was answered.
-    pub(crate) async fn send(&self, ask: &Ask) -> (u16, Value) {
+    async fn send(&self, ask: &Ask) -> (u16, Value) {
+        let (verb, path) = ask.request.split_once(' ').unwrap();
+        let (method, kind) = match verb {
+            "MERGE" => ("PATCH", "application/merge-patch+json"),
+            "JSON" => ("PATCH", "application/json-patch+json"),
+            "APPLY" => ("PATCH", "application/apply-patch+yaml"),
+            method => (method, "application/json"),
+        };
         let mut request = Request::builder()
-            .method(ask.method)
-            .uri(&ask.path)
-            .header("content-type", ask.kind);
-        let own = self.impersonates.iter().map(|(name, value)| (*name, value));
-        for (name, value) in own.chain(ask.headers.iter().map(|(name, value)| (*name, value))) {
+            .method(method)
+            .uri(path)
+            .header("content-type", kind);
+        for (name, value) in &self.impersonates {
+            request = request.header(*name, value);
+        }
+        for (name, value) in &ask.headers {
             request = request.header(name, value);
         }
         let body = match &ask.body {
@@ -118,7 +145,7 @@ impl Account {
         let response = response.expect("an answer").unwrap();
         let code = response.status().as_u16();
         // A watch that was not refused goes on; its head is enough.
-        if code == 200 && ask.path.contains("watch=") {
+        if code == 200 && path.contains("watch=") {
             return (code, Value::Null);
         }
         let body = response.into_body().collect().await.unwrap().to_bytes();
@@ -131,9 +158,9 @@ impl Account {
 }
 
 /// A fleet API with two members, of which one is stolen.
-pub(crate) struct Stage {
-    pub(crate) administrator: Account,
-    pub(crate) agents: Vec<Account>,
+struct Stage {
+    administrator: Account,
+    agents: Vec<Account>,
     _cluster: Box<dyn Cluster>,
     turn: Option<Turn>,
     _scratch: Scratch,
@@ -202,22 +229,10 @@ impl Stage {
     /// Waits until roles and policies count: a real API server reads them a moment after they were
     /// written.
     async fn take_effect(&self) {
-        let register = work::registration();
-        let mut odd = register.body.clone();
-        odd["metadata"]["labels"] = json!({"probe": "effect"});
-        let path = format!("{}&dryRun=All", register.path);
+        let good = Requests::of("").agent.remove(0).rehearsed();
+        let mut bad = good.clone();
+        bad.body["metadata"]["labels"] = json!({"probe": "effect"});
         for agent in &self.agents {
-            let (good, bad) = (
-                Ask {
-                    path: path.clone(),
-                    ..register.clone()
-                },
-                Ask {
-                    path: path.clone(),
-                    body: odd.clone(),
-                    ..register.clone()
-                },
-            );
             eventually(agent.name, async || {
                 let (good, bad) = (agent.send(&good).await.0, agent.send(&bad).await.0);
                 let count = (good < 300 && bad >= 300).then_some(());
@@ -227,10 +242,31 @@ impl Stage {
         }
     }
 
-    pub(crate) async fn administer(&self, ask: Ask) -> Value {
-        let (code, answer) = self.administrator.send(&ask).await;
+    /// Sends a request of the administrator, which must not be refused.
+    async fn administer(&self, ask: &Ask) -> Value {
+        let (code, answer) = self.administrator.send(ask).await;
         assert!(code < 300 || code == 409, "{}: {code} {answer}", ask.what);
         answer
+    }
+
+    /// Sends requests of the administrator.
+    async fn administer_all(&self, asks: &[Ask]) {
+        for ask in asks {
+            self.administer(ask).await;
+        }
+    }
+
+    /// Returns what no probe may change, as it is now.
+    async fn kept(&self, paths: &[String]) -> Vec<Value> {
+        let mut all = Vec::new();
+        for path in paths {
+            let look = Ask::new("look", format!("GET {path}"), Value::Null);
+            let mut object = self.administer(&look).await;
+            object["metadata"]["managedFields"].take();
+            object["metadata"]["resourceVersion"].take();
+            all.push(object);
+        }
+        all
     }
 
     async fn end(self) {
@@ -243,22 +279,23 @@ impl Stage {
 #[tokio::test]
 async fn a_stolen_agent_changes_its_own_report_and_nothing_else() {
     let stage = Stage::set().await;
-    work::furnish(&stage).await;
+    let requests = Requests::of("");
+    stage.administer_all(&requests.furniture).await;
     let mut wrong = Vec::new();
     for agent in &stage.agents {
-        for ask in work::of_an_agent(agent.name) {
+        for ask in Requests::of(agent.name).agent {
             let (code, answer) = agent.send(&ask).await;
             if code >= 300 {
                 wrong.push(format!("{}: {}: {code} {answer}", agent.name, ask.what));
             }
         }
-        work::quarantine(&stage).await;
+        stage.administer_all(&requests.quarantine).await;
     }
     assert!(wrong.is_empty(), "an agent may not:\n{}", wrong.join("\n"));
 
     // What only the policies refuse has to be sound otherwise.
-    for mut ask in probes::of_policies() {
-        ask.path += "?dryRun=All";
+    for ask in requests.of_policies() {
+        let ask = ask.rehearsed();
         let (code, answer) = stage.administrator.send(&ask).await;
         if code >= 300 {
             wrong.push(format!("{}: {code} {answer}", ask.what));
@@ -266,15 +303,15 @@ async fn a_stolen_agent_changes_its_own_report_and_nothing_else() {
     }
     assert!(wrong.is_empty(), "unsound probes:\n{}", wrong.join("\n"));
 
-    let before = work::kept(&stage).await;
+    let before = stage.kept(&requests.kept).await;
     let mut count = 0;
     for agent in &stage.agents {
-        for ask in probes::all() {
+        for ask in &requests.probes {
             if !agent.impersonates.is_empty() && !ask.headers.is_empty() {
                 continue;
             }
             count += 1;
-            let (code, answer) = agent.send(&ask).await;
+            let (code, answer) = agent.send(ask).await;
             if code != 403 && code != 422 {
                 wrong.push(format!("{}: {}: {code} {answer}", agent.name, ask.what));
             }
@@ -286,21 +323,22 @@ async fn a_stolen_agent_changes_its_own_report_and_nothing_else() {
         wrong.join("\n")
     );
     assert!(count >= 200, "{count} probes");
-    assert_eq!(work::kept(&stage).await, before);
+    assert_eq!(stage.kept(&requests.kept).await, before);
     stage.end().await;
 }
 
 #[tokio::test]
 async fn where_the_location_is_fixed_no_agent_moves_its_cluster() {
     let stage = Stage::set().await;
-    work::furnish(&stage).await;
+    let requests = Requests::of("");
+    stage.administer_all(&requests.furniture).await;
     let agent = &stage.agents[0];
-    let own = format!("{CLUSTERS}/{OWN}");
-    let (code, answer) = agent.send(&work::registration()).await;
+    let (code, answer) = agent.send(&requests.agent[0]).await;
     assert!(code < 300, "{answer}");
+    let own = format!("MERGE /apis/cluster.karmada.io/v1alpha1/clusters/{OWN}");
     let fix = json!({"metadata": {"annotations": {"failover.muster.io/fixed-location": "true"}}});
     stage
-        .administer(Ask::merge("fix the location", &own, fix))
+        .administer(&Ask::new("fix the location", own.clone(), fix))
         .await;
     for (spec, allowed) in [
         (json!({"region": "eu-south"}), false),
@@ -309,7 +347,7 @@ async fn where_the_location_is_fixed_no_agent_moves_its_cluster() {
         (json!({"provider": "other"}), false),
         (json!({"apiEndpoint": "https://elsewhere:6443"}), true),
     ] {
-        let ask = Ask::merge("move", &own, json!({ "spec": spec }));
+        let ask = Ask::new("move", own.clone(), json!({ "spec": spec }));
         let (code, answer) = agent.send(&ask).await;
         assert_eq!(code < 300, allowed, "{spec}: {answer}");
     }
