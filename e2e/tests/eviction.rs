@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::heartbeats::{self, Setting, exactly, is_on, left, says, silent, taint, tainted, told};
+use crate::heartbeats::{self, Setting, exactly, is_on, left, says, taint, tainted, told};
 use crate::support;
 use kube::api::Api;
 use muster_e2e::harness::apply::apply;
@@ -11,7 +11,6 @@ use muster_e2e::harness::objects::delete;
 use muster_e2e::harness::observer::View;
 use muster_shared::api::cluster::Cluster;
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
 /// Taints what is not ready, and lets go of what is ready again.
 async fn taint_policy(fleet: &HeartbeatFleet) -> anyhow::Result<()> {
@@ -31,39 +30,6 @@ fn place(fleet: &HeartbeatFleet, clusters: usize, each: usize) -> anyhow::Result
 
 fn names(numbers: std::ops::RangeInclusive<usize>) -> Vec<String> {
     numbers.map(name).collect()
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn when_seven_of_twelve_clusters_fail_at_once_workloads_leave_at_the_secondary_rate() {
-    let setting = Setting::named("twelve", 12)
-        .flag("--resource-eviction-rate=50")
-        .flag("--secondary-resource-eviction-rate=1");
-    heartbeats::run(setting, async |fleet| {
-        taint_policy(fleet).await?;
-        place(fleet, 7, 3)?;
-        let victims = names(1..=7);
-        fleet.cut(victims.iter().map(String::as_str));
-        heartbeats::until(fleet, "the first workload leaves", |view| {
-            exactly(1, "left", left(view).min(1))
-        })
-        .await?;
-        let first = Instant::now();
-        heartbeats::until(fleet, "five have left", |view| {
-            exactly(5, "left", left(view).min(5))
-        })
-        .await?;
-        // Four more at one a second; what was saved up and the machine's other work may shorten it
-        // a little.
-        assert!(
-            first.elapsed() > Duration::from_millis(2_800),
-            "four left within {:?}",
-            first.elapsed()
-        );
-        let events = fleet.events("member1").await?;
-        assert!(events.contains("EvictionSlowed"), "{events:?}");
-        Ok(())
-    })
-    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -100,40 +66,6 @@ async fn when_five_of_eight_clusters_fail_nothing_leaves_until_enough_are_back()
         .await?;
         let events = fleet.events("member3").await?;
         assert!(events.contains("EvictionResumed"), "{events:?}");
-        Ok(())
-    })
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_last_living_copy_is_not_given_up_for_one_on_a_silent_cluster() {
-    let setting = Setting::named("refuge", 6)
-        .flag("--resource-eviction-rate=50")
-        .flag("--no-execute-taint-eviction-purge-mode=Directly");
-    heartbeats::run(setting, async |fleet| {
-        let both = json!({
-            "clusters": [{"name": "member1"}, {"name": "member2"}],
-            "placement": {
-                "clusterAffinity": {"clusterNames": ["member1", "member2"]},
-                // One copy is enough, so that it may leave without another in its place.
-                "spreadConstraints": [
-                    {"spreadByField": "cluster", "minGroups": 1, "maxGroups": 2},
-                ],
-            },
-        });
-        fleet.place("web", "member1", &both)?;
-        fleet.cut(["member2"]);
-        heartbeats::until(fleet, "it is missed", |view| silent(view, "member2")).await?;
-        let drain = json!([{"key": "example.com/drain", "effect": "NoExecute"}]);
-        taint(fleet, "member1", &drain).await;
-        says(fleet, "web", "True", "NowhereToGo").await?;
-        heartbeats::holds(fleet, "it stays", Duration::from_secs(1), |view| {
-            is_on(view, "web", &["member1", "member2"])
-        })
-        .await?;
-        fleet.heal(["member2"]);
-        says(fleet, "web", "False", "Evicted").await?;
-        assert_eq!(heartbeats::placed(&fleet.observer.view, "web"), ["member2"]);
         Ok(())
     })
     .await;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::heartbeats::{self, Setting, is_on, left, placed, says};
+use crate::heartbeats::{self, Setting, left, placed, says};
 use crate::support::kubectl;
 use anyhow::Context as _;
 use futures::StreamExt as _;
@@ -12,9 +12,7 @@ use kube::runtime::WatchStreamExt as _;
 use kube::runtime::wait::await_condition;
 use kube::runtime::watcher::{Config, watcher};
 use muster_e2e::harness::heartbeat_fleet::{HeartbeatFleet, name};
-use muster_e2e::harness::objects::merge_status;
 use muster_e2e::harness::observer::View;
-use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::failover_record::{CauseType, Failover, FailoverStatus, State};
 use muster_shared::k8s::Api;
@@ -277,45 +275,6 @@ async fn looked_at(fleet: &HeartbeatFleet, waits: &str) -> anyhow::Result<()> {
         &muster(fleet, &["simulate", "--lost=member2"]).await,
         "Failover is OFF",
     )
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn an_application_that_fails_stays_while_movement_is_paused_and_moves_when_it_goes_on() {
-    let setting = Setting::named("application", 3)
-        .with_applications()
-        .flag("--resource-eviction-rate=50");
-    heartbeats::run(setting, async |fleet| {
-        has(
-            &muster(fleet, &["pause", "--reason=change freeze"]).await,
-            "paused",
-        )?;
-        let wish = json!({"propagateDeps": true, "failover": {"application": {
-            "decisionConditions": {"tolerationSeconds": 1}, "purgeMode": "Never",
-        }}});
-        fleet.place("web", "member1", &wish)?;
-        let api: Api<ResourceBinding> = Api::namespaced(fleet.client.clone(), "default");
-        let sick = json!({"status": {"aggregatedStatus": [
-            {"clusterName": "member1", "applied": true, "health": "Unhealthy"},
-        ]}});
-        merge_status(&api, "web", sick).await;
-        heartbeats::until(fleet, "it says why it stays", |view| {
-            let told = heartbeats::condition(view, "web", "ApplicationFailoverPending");
-            match told {
-                Some(told) if told.status == "True" && told.reason == "Paused" => Ok(()),
-                other => Err(format!("{other:?}")),
-            }
-        })
-        .await?;
-        let stays = |view: &View| is_on(view, "web", &["member1"]);
-        heartbeats::holds(fleet, "it stays", Duration::from_secs(1), stays).await?;
-        has(&muster(fleet, &["resume"]).await, "Movement goes on")?;
-        heartbeats::until(fleet, "it moves", |view| match placed(view, "web") {
-            on if on == ["member1"] => Err("it is still there".to_owned()),
-            _ => Ok(()),
-        })
-        .await
-    })
-    .await;
 }
 
 /// Runs a command of `kubectl muster`, and returns its exit code and what it prints.

@@ -146,11 +146,6 @@ impl HeartbeatFleet {
         })
     }
 
-    /// Lets a cluster join: its object is there, a moment later its lease and a status.
-    pub fn join(&self, name: &str) -> anyhow::Result<()> {
-        self.players.join(name)
-    }
-
     /// Makes these clusters fall silent.
     pub fn cut<'a>(&self, names: impl IntoIterator<Item = &'a str>) {
         let mut answering = self.players.answering();
