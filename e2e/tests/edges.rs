@@ -1,141 +1,19 @@
-//! The edges of both programs against a Kubernetes API: informers that survive what networks do,
-//! and leader election.
+//! The edges of both programs against a Kubernetes API: a proxy on the way, and leader election.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use http::StatusCode;
-use kube::Client;
-use kube::api::{Api, ObjectMeta};
 use kube::config::KubeConfigOptions;
+use muster_e2e::apiserver::ApiServer;
 use muster_e2e::apiserver::faults::{Effect, Scope};
-use muster_e2e::apiserver::{ApiServer, Forget, Running};
-use muster_e2e::harness::objects::{create, delete, merge};
 use muster_shared::client::{self, Profile};
-use muster_shared::k8s::ConfigMap;
 use muster_shared::lease::{self, Annotations, Candidate, Leadership, Outcome, Timing};
-use muster_shared::watch::{Change, Informer, Selection};
-use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 /// Longer than anything here takes; a test that reaches it has failed.
 const DEADLINE: Duration = Duration::from_secs(30);
-
-/// The user that follows what others write.
-const FOLLOWER: &str = "follower";
-
-async fn connect(server: &Running, user: &str, profile: Profile) -> Client {
-    let kubeconfig = server.kubeconfig(user, &["system:masters"]).unwrap();
-    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
-        .await
-        .unwrap();
-    client::connect(&config, profile).unwrap()
-}
-
-fn config_map(name: &str, value: &str) -> ConfigMap {
-    ConfigMap {
-        metadata: ObjectMeta {
-            name: Some(name.to_owned()),
-            ..ObjectMeta::default()
-        },
-        data: Some(BTreeMap::from([("value".to_owned(), value.to_owned())])),
-        ..ConfigMap::default()
-    }
-}
-
-/// What an informer tells, as `+name=value`, `~name=value` and `-name`.
-struct Told(mpsc::UnboundedReceiver<String>);
-
-impl Told {
-    fn by(informer: &Informer<ConfigMap>) -> Self {
-        let (tell, told) = mpsc::unbounded_channel();
-        informer.on_change(move |change| {
-            let object = change.object();
-            let name = object.metadata.name.clone().unwrap_or_default();
-            let value = object
-                .data
-                .as_ref()
-                .and_then(|data| data.get("value"))
-                .cloned();
-            tell.send(match change {
-                Change::Applied { old: None, .. } => {
-                    format!("+{name}={}", value.unwrap_or_default())
-                }
-                Change::Applied { old: Some(_), .. } => {
-                    format!("~{name}={}", value.unwrap_or_default())
-                }
-                Change::Deleted { .. } => format!("-{name}"),
-            })
-            .ok();
-        });
-        Self(told)
-    }
-
-    async fn next(&mut self) -> String {
-        timeout(DEADLINE, self.0.recv())
-            .await
-            .expect("the informer tells in time")
-            .unwrap()
-    }
-
-    /// Waits for the next so many, and returns them sorted, as those of one list come in any order.
-    async fn sorted(&mut self, count: usize) -> Vec<String> {
-        let mut told = Vec::new();
-        for _ in 0..count {
-            told.push(self.next().await);
-        }
-        told.sort();
-        told
-    }
-}
-
-/// Starts a server, and returns it with the collection of a namespace of the test's own, as others
-/// write it, and with an informer over that.
-async fn followed() -> (
-    Running,
-    Api<ConfigMap>,
-    Informer<ConfigMap>,
-    Told,
-    CancellationToken,
-) {
-    let server = ApiServer::for_test().await;
-    let api: Api<ConfigMap> =
-        Api::default_namespaced(connect(&server, "writer", Profile::Write).await);
-    let collection = Api::default_namespaced(connect(&server, FOLLOWER, Profile::Watch).await);
-    let informer = Informer::new(
-        collection,
-        Selection::everything().fields("metadata.name!=kube-root-ca.crt"),
-    );
-    let told = Told::by(&informer);
-    let shutdown = CancellationToken::new();
-    (server, api, informer, told, shutdown)
-}
-
-#[tokio::test]
-async fn after_a_lost_history_only_real_differences_are_told() {
-    let (server, api, informer, mut told, shutdown) = followed().await;
-    for name in ["same", "changed", "gone"] {
-        create(&api, config_map(name, "1")).await;
-    }
-    tokio::spawn(informer.clone().run(shutdown.clone()));
-    assert_eq!(told.sorted(3).await, ["+changed=1", "+gone=1", "+same=1"]);
-
-    // The informer is cut off while the collection changes and the history is forgotten.
-    let follower = Scope::user(FOLLOWER);
-    server.faults().inject_for(follower, Effect::Cut);
-    merge(&api, "changed", json!({"data": {"value": "2"}})).await;
-    delete(&api, "gone").await;
-    create(&api, config_map("new", "1")).await;
-    server.restart(Forget::History);
-    server.faults().heal();
-
-    assert_eq!(told.sorted(3).await, ["+new=1", "-gone", "~changed=2"]);
-    create(&api, config_map("end", "1")).await;
-    assert_eq!(told.next().await, "+end=1", "nothing else was told");
-    shutdown.cancel();
-}
 
 fn candidate(identity: &str) -> Candidate {
     Candidate {
@@ -209,7 +87,7 @@ async fn metrics_tell_who_leads() {
     let shown = recorder.handle();
     let _recorder = metrics::set_default_local_recorder(&recorder);
     let server = ApiServer::for_test().await;
-    let held = connect(&server, "writer", Profile::Write).await;
+    let held = server.client().await.unwrap();
     let leadership = Leadership::elected();
     let stop = CancellationToken::new();
     let says = |value: u8| {
@@ -255,7 +133,7 @@ async fn a_leader_that_cannot_renew_stops_acting_before_another_may_begin() {
     server
         .faults()
         .inject_for(scope, Effect::Answer(StatusCode::INTERNAL_SERVER_ERROR));
-    let client = connect(&server, "writer", Profile::Write).await;
+    let client = server.client().await.unwrap();
     tokio::spawn(lease::campaign(
         client,
         candidate("second"),
