@@ -8,11 +8,11 @@ use muster_control_plane::fleet_api::{self, Settings};
 use muster_control_plane::settings::Settings as ControlPlane;
 use muster_e2e::apiserver::Running;
 use muster_e2e::harness::kubeconfig;
-use muster_e2e::harness::objects::{create, delete, list, merge, merge_status};
+use muster_e2e::harness::objects::{create, list, merge, merge_status};
 use muster_e2e::harness::test_bed::{MemberApi, Scratch, Task, until};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::k8s::{
-    Api, ApiResource, ByteString, Client, ClusterRoleBinding, ConfigMap, CustomResourceDefinition,
+    Api, ApiResource, Client, ClusterRoleBinding, ConfigMap, CustomResourceDefinition,
     DynamicObject, GroupVersionKind, Namespace, ResourceExt as _, Secret, Service,
 };
 use muster_shared::serve::Health;
@@ -62,10 +62,6 @@ impl Host {
         let found = list(&self.secrets()).await;
         let named = found.into_iter().map(|it| (it.name_any(), it));
         named.collect()
-    }
-
-    async fn change(&self, name: &str, patch: serde_json::Value) {
-        merge(&self.secrets(), name, patch).await;
     }
 }
 
@@ -138,44 +134,6 @@ async fn the_serving_certificate_follows_the_load_balancer_and_the_authority_sta
         own.contains("https://muster-fleet-api.muster-system.svc:6443"),
         "{own}"
     );
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_secret_that_is_corrupt_or_somebody_elses_is_left_as_it_is_and_named() {
-    let host = Host::start("refused").await;
-    host.pass().await.unwrap();
-    let key = ByteString(b"rubbish".to_vec());
-    let corrupt = json!({"data": {"tls.key": key}});
-    let foreign = json!({"metadata": {"labels": {"app.kubernetes.io/managed-by": "somebody"}}});
-    host.change("muster-fleet-etcd-tls", corrupt).await;
-    host.change("muster-fleet-manager", foreign).await;
-    // A neighbour that is missing is made nevertheless.
-    delete(&host.secrets(), "muster-fleet-admin").await;
-    let before = host.all().await;
-    let error = host.pass().await.unwrap_err().to_string();
-    for words in [
-        "\"muster-fleet-etcd-tls\": tls.key is not the private key of tls.crt",
-        "\"muster-fleet-manager\": somebody else made it",
-    ] {
-        assert!(error.contains(words), "{error}");
-    }
-    let after = host.all().await;
-    for (name, secret) in &before {
-        assert_eq!(secret.data, after[name].data, "{name}");
-    }
-    assert!(after.contains_key("muster-fleet-admin"));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_lost_authority_is_not_replaced_by_another() {
-    let host = Host::start("lost").await;
-    host.pass().await.unwrap();
-    delete(&host.secrets(), "muster-fleet-ca").await;
-    host.server.audit().begin();
-    let error = host.pass().await.unwrap_err().to_string();
-    assert!(error.contains("\"muster-fleet-ca\": it is gone"), "{error}");
-    let writes = host.server.audit().end();
-    assert!(writes.is_empty(), "{writes:?}");
 }
 
 /// Starts an API that knows nothing of fleets yet.

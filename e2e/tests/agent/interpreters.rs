@@ -19,7 +19,6 @@ use crate::agent::bench::{Bench, MEMBER, deployment, until};
 
 const HEALTH: &str = "function InterpretHealth(o) return o.status.phase == 'Running' end";
 const STATUS: &str = "function ReflectStatus(o) return { phase = o.status.phase } end";
-const RETENTION: &str = "function Retain(d, o) d.spec.size = o.spec.size return d end";
 
 fn definition() -> Value {
     json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -121,14 +120,6 @@ async fn size_is_the_members(bench: &Bench) {
     })
     .await;
     assert_eq!(held.data["spec"]["size"], 7);
-}
-
-#[tokio::test]
-async fn what_a_script_retains_is_the_members() {
-    let (bench, _agent) = Bench::with_agent().await;
-    customize(&bench, &json!({"retention": {"luaScript": RETENTION}})).await;
-    running(&bench).await;
-    size_is_the_members(&bench).await;
 }
 
 #[tokio::test]

@@ -300,25 +300,6 @@ async fn without_modelling_no_node_and_no_pod_is_looked_at() {
 }
 
 #[tokio::test]
-async fn the_role_that_karmadactl_gives_to_agents_is_enough() {
-    let bench = Bench::start().await;
-    let group = "system:karmada:agents";
-    crate::agent::survival::grant_karmadactl_role(&bench).await;
-    let _agent = bench.agent_in(&[group], |_| {});
-    bench.joined().await;
-    bench.beats(None).await;
-    bench.create_work("a", |_| {}).await;
-    bench.applied("a", "True").await;
-    let patched = merge(
-        &bench.works(),
-        "a",
-        &json!({"metadata": {"labels": {"x": "y"}}}),
-    )
-    .await;
-    assert!(patched.status.is_some());
-}
-
-#[tokio::test]
 async fn deeper_checks_have_conditions_of_their_own_where_they_are_asked_for() {
     let bench = Bench::start().await;
     create_node(&bench, "n1", true).await;

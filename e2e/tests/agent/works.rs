@@ -248,28 +248,6 @@ async fn an_object_that_another_work_takes_over_while_it_is_removed_stays_as_it_
 }
 
 #[tokio::test]
-async fn a_suspended_work_waits() {
-    let (bench, _agent) = Bench::with_agent().await;
-    bench
-        .create_work("a", |work| work["spec"]["suspendDispatching"] = json!(true))
-        .await;
-    until(&bench.works(), "a", "it says so", |work| {
-        let mut conditions = work.status.iter().flat_map(|status| &status.conditions);
-        conditions.any(|condition| condition.type_ == "Dispatching" && condition.status == "False")
-    })
-    .await;
-    let maps = bench.config_maps();
-    assert!(maps.get_opt("a").await.unwrap().is_none());
-    merge(
-        &bench.works(),
-        "a",
-        &json!({"spec": {"suspendDispatching": false}}),
-    )
-    .await;
-    until(&maps, "a", "it is applied", |object| value(object) == "1").await;
-}
-
-#[tokio::test]
 async fn a_work_that_comes_before_its_namespace_or_its_kind_is_applied_when_they_are_there() {
     let (bench, _agent) = Bench::with_agent().await;
     let mut inside = config_map("a", "1");

@@ -75,24 +75,6 @@ async fn settled(bench: &Bench, cluster: &str) {
     bench.sent(cluster, "Deployment", "witness", |_| true).await;
 }
 
-/// Reports a copy that was applied and has no ready replica yet.
-async fn begins(bench: &Bench, cluster: &str, name: &str) {
-    let status = json!({ "replicas": 4 });
-    bench.report_that(cluster, name, "Unhealthy", status).await;
-}
-
-/// Reports the new copy as healthy, and waits until the binding says so.
-async fn runs(bench: &Bench, cluster: &str) {
-    bench.sent(cluster, "Deployment", "web", |_| true).await;
-    bench.report(cluster, "web", 4).await;
-    bench
-        .bound("web-deployment", "the new copy is healthy", |binding| {
-            let mut reports = binding.status().aggregated_status.iter();
-            reports.any(|report| report.cluster_name == cluster && report.applied)
-        })
-        .await;
-}
-
 #[tokio::test]
 async fn gracefully_the_old_copy_goes_when_the_new_one_is_healthy() {
     for (mode, gates) in [
@@ -140,58 +122,6 @@ async fn gracefully_the_old_copy_goes_when_the_new_one_is_healthy() {
             })
             .await;
     }
-}
-
-#[tokio::test]
-async fn gracefully_without_a_grace_period_no_time_out_removes_the_old_copy() {
-    let bench = Bench::start().await;
-    let _control_plane = bench.evicting_control_plane(Settings {
-        graceful_eviction_timeout: "1s".parse().unwrap(),
-        ..Settings::default()
-    });
-    // Another workload measures the time: its own grace period is longer than the time-out.
-    let (first, second) = ("m1", "m2");
-    bench.deploy("brief").await;
-    let behavior =
-        json!({ "purgeMode": "Gracefully", "tolerationSeconds": 0, "gracePeriodSeconds": 3 });
-    let brief = json!({
-        "failover": { "cluster": behavior },
-        "placement": { "clusterAffinities": [
-            { "affinityName": "home", "clusterNames": [first] },
-            { "affinityName": "away", "clusterNames": [second] },
-        ] },
-    });
-    bench.place("brief", brief).await;
-    bench.sent(first, "Deployment", "brief", |_| true).await;
-    bench.report(first, "brief", 4).await;
-    let (here, there) = evict(&bench, &asks("Gracefully")).await;
-    assert_eq!((here, there), (first, second));
-    bench.sent(there, "Deployment", "web", |_| true).await;
-    bench.sent(there, "Deployment", "brief", |_| true).await;
-    // Neither of the new copies is ever reported healthy.
-    for name in ["web", "brief"] {
-        begins(&bench, there, name).await;
-    }
-    bench.withdrawn(here, "Deployment", "brief").await;
-    is_kept(&bench, here).await;
-    let tasks = tasks(&bench).await;
-    assert_eq!(tasks.len(), 1, "{tasks:?}");
-}
-
-#[tokio::test]
-async fn with_never_the_old_copy_stays_until_somebody_lets_it_go() {
-    let bench = Bench::start().await;
-    let _control_plane = bench.evicting_control_plane(Settings::default());
-    let (here, there) = evict(&bench, &asks("Never")).await;
-    runs(&bench, there).await;
-    settled(&bench, there).await;
-    is_kept(&bench, here).await;
-    let mut tasks = json!(tasks(&bench).await);
-    assert_eq!(tasks[0]["suppressDeletion"], true);
-    tasks[0]["suppressDeletion"] = json!(false);
-    let released = json!({ "spec": { "gracefulEvictionTasks": tasks } });
-    merge::<ResourceBinding>(&bench.here(), "web-deployment", released).await;
-    bench.withdrawn(here, "Deployment", "web").await;
 }
 
 #[tokio::test]

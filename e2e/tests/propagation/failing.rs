@@ -1,7 +1,6 @@
 //! Applications that fail while their clusters are well: what moves, what stays, and what is told.
 
 use http::StatusCode;
-use muster_control_plane::settings::Settings;
 use muster_e2e::apiserver::faults::{Effect, Scope};
 use muster_e2e::harness::objects::create;
 use muster_e2e::harness::test_bed::{gone, until};
@@ -122,27 +121,6 @@ async fn a_restart_does_not_start_the_clock_anew() {
     let second = noted.split(['.', 'Z']).next().unwrap();
     let message = told(&told_of).unwrap().2;
     assert!(message.contains(second), "{message} does not say {noted}");
-}
-
-#[tokio::test]
-async fn the_new_copy_is_told_the_state_of_the_old_one_which_goes_first() {
-    let bench = Bench::start().await;
-    let _control_plane = bench.control_plane_with(Settings {
-        feature_gates: "StatefulFailoverInjection=true".parse().unwrap(),
-        ..Settings::default()
-    });
-    let rules = json!([{ "aliasLabelName": "job-id", "jsonPath": "{.jobId}" }]);
-    let application = json!({
-        "decisionConditions": { "tolerationSeconds": 1 }, "purgeMode": "Immediately", "statePreservation": { "rules": rules },
-    });
-    let (here, there) = running(&bench, application).await;
-    fails(&bench, here).await;
-    bench.withdrawn(here, "Deployment", "web").await;
-    bench
-        .sent(there, "Deployment", "web", |manifest| {
-            manifest["metadata"]["labels"]["job-id"] == "a1"
-        })
-        .await;
 }
 
 #[tokio::test]

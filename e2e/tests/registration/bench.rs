@@ -2,15 +2,14 @@
 
 use std::ops::Deref;
 
-use kube::api::PostParams;
 use kube::config::{AuthInfo, KubeConfigOptions};
 use muster_agent::settings::Settings as AgentSettings;
 use muster_control_plane::settings::Settings;
-use muster_e2e::harness::objects::event;
+use muster_e2e::harness::objects::{create, event};
 use muster_e2e::harness::test_bed::{MemberApi, Task, TestBed, until};
 use muster_shared::certificate::request::NewKey;
 use muster_shared::certificate::subject;
-use muster_shared::k8s::{Api, ByteString, CertificateSigningRequest, Client, ResourceExt, Secret};
+use muster_shared::k8s::{Api, CertificateSigningRequest, Client, ResourceExt, Secret};
 
 use crate::support::kubectl;
 
@@ -110,19 +109,8 @@ impl Bench {
     }
 
     /// Asks for the certificate of an agent with a token, as a program of somebody else's would,
-    /// and gives the request's name.
+    /// and returns the request's name.
     pub async fn ask(&self, line: &[String], cluster: &str) -> String {
-        self.ask_with(line, cluster, str::to_owned).await
-    }
-
-    /// Asks for the certificate of an agent with a token and with another text of the request, and
-    /// returns the request's name.
-    pub async fn ask_with(
-        &self,
-        line: &[String],
-        cluster: &str,
-        edit: impl FnOnce(&str) -> String,
-    ) -> String {
         let at = line.iter().position(|it| it == "--token").unwrap();
         let mut config = self.server.admin_kubeconfig().unwrap();
         config.auth_infos[0].auth_info = Some(AuthInfo {
@@ -138,12 +126,8 @@ impl Bench {
         );
         let key = NewKey::generate().unwrap();
         let request = key.asking(cluster, &subject, std::time::Duration::from_hours(1));
-        let mut request = request.unwrap();
-        let text = String::from_utf8(request.spec.request.0).unwrap();
-        request.spec.request = ByteString(edit(&text).into_bytes());
         let requests: Api<CertificateSigningRequest> = Api::all(stranger);
-        let made = requests.create(&PostParams::default(), &request).await;
-        made.unwrap().name_any()
+        create(&requests, &request.unwrap()).await.name_any()
     }
 
     pub fn requests(&self) -> Api<CertificateSigningRequest> {

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Patch, PatchParams, WatchEvent, WatchParams};
 use muster_agent::settings::Settings;
-use muster_e2e::harness::objects::{create, delete, list, merge};
+use muster_e2e::harness::objects::{create, delete, list};
 use muster_e2e::harness::test_bed::{PATIENCE, Task, until};
 use muster_shared::k8s::{Api, Event, Namespace, ObjectMeta, ResourceExt, Secret};
 use muster_shared::tls;
@@ -220,19 +220,6 @@ async fn a_token_that_is_refused_is_told_and_its_successor_works() {
     std::fs::write(bench.bootstrap_file(), bench.bootstrap().await).unwrap();
     bench.is_ready().await;
     bench.is_stored().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_secret_of_garbage_is_replaced_and_the_rest_of_it_stays() {
-    let bench = Bench::start("garbage").await;
-    let kubeconfig = bench.bootstrap().await;
-    bench.store("{garbage").await;
-    let other = serde_json::json!({"stringData": {"other": "stays"}});
-    merge(&bench.secrets(), SECRET, other).await;
-    let _agent = bench.by_bootstrap(&kubeconfig, |_| {}).await;
-    bench.is_ready().await;
-    let secret = bench.is_stored().await;
-    assert_eq!(secret.data.unwrap()["other"].0, b"stays");
 }
 
 #[tokio::test(flavor = "multi_thread")]

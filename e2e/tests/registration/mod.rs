@@ -12,8 +12,6 @@ use kube::api::PostParams;
 use muster_e2e::harness::objects::{create, delete, list, merge, typed};
 use muster_e2e::harness::test_bed::until;
 use muster_shared::certificate::hash::Hash;
-use muster_shared::certificate::request::NewKey;
-use muster_shared::certificate::subject;
 use muster_shared::k8s::{Api, ConfigMap, Namespace, ResourceExt, ServiceAccount};
 use serde_json::{Value, json};
 
@@ -98,29 +96,6 @@ async fn a_token_brings_the_cluster_that_it_is_for_and_no_other() {
     bench.is_issued(&bench.ask(&any, "m4").await).await;
     let why = bench.is_left(&bench.ask(&any, "m4").await).await;
     assert!(why.contains("was approved already"), "{why}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_request_that_the_signer_would_read_otherwise_is_never_approved() {
-    let bench = Bench::start("two-readings").await;
-    let line = bench.invitation(&["--cluster-name", "m1"]).await;
-    let theirs = NewKey::generate().unwrap().request(&subject::of(
-        "system:karmada:agents",
-        "system:serviceaccount:karmada-system:muster-control-plane",
-    ));
-    let theirs = theirs.unwrap();
-    // Go skips a block that is not right, and signs the next one.
-    let edits: [&dyn Fn(&str) -> String; 4] = [
-        &|ours| format!("{}x\n{theirs}", ours.trim_end()),
-        &|ours| format!("{ours}{theirs}"),
-        &|ours| format!("text\n{ours}"),
-        &|ours| ours.replace('\n', "\r\n"),
-    ];
-    for edit in edits {
-        let request = bench.ask_with(&line, "m1", edit).await;
-        let why = bench.is_left(&request).await;
-        assert!(why.contains("canonical form"), "{why}");
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
