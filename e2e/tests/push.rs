@@ -311,36 +311,6 @@ async fn credentials_of_another_cluster_write_nothing_there() {
 }
 
 #[tokio::test]
-async fn a_member_without_credentials_is_told_and_known_as_unknown() {
-    let bench = Bench::start(&["m1"]).await;
-    let _control_plane = bench.control_plane();
-    let cluster = json!({
-        "metadata": { "name": "m1" },
-        "spec": {
-            "syncMode": "Push", "apiEndpoint": "https://127.0.0.1:1",
-            "secretRef": { "namespace": "karmada-cluster", "name": "m1" },
-        },
-    });
-    create::<Cluster>(&bench.clusters(), cluster).await;
-    bench
-        .condition("m1", "Monitored", "False", "karmada-cluster/m1")
-        .await;
-    bench
-        .condition("m1", "Ready", "Unknown", "does not exist")
-        .await;
-    let mixed = json!({ "spec": { "secretRef": { "namespace": "default", "name": "db" } } });
-    create::<Secret>(
-        &bench.here(),
-        json!({ "metadata": { "name": "db" }, "stringData": { "token": "somebody's" } }),
-    )
-    .await;
-    merge(&bench.clusters(), "m1", mixed).await;
-    bench
-        .condition("m1", "Monitored", "False", "is not that of this cluster")
-        .await;
-}
-
-#[tokio::test]
 async fn what_cannot_be_joined_is_refused_and_leaves_no_cluster() {
     let bench = Bench::start(&["m1"]).await;
     let _control_plane = bench.control_plane();

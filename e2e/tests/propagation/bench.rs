@@ -271,16 +271,6 @@ impl Bench {
         merge(&works, &work, json!({ "metadata": { "finalizers": null } })).await;
     }
 
-    /// Reports as an agent would that it has applied an object.
-    pub async fn applied(&self, member: &str, kind: &str, name: &str) {
-        let status = json!({ "status": { "conditions": [{
-            "type": "Applied", "status": "True", "reason": "AppliedSuccessful", "message": "",
-            "lastTransitionTime": "2026-01-01T00:00:00Z",
-        }] } });
-        let work = names::work(kind, name, "default");
-        merge_status(&self.works(member), &work, &status).await;
-    }
-
     /// Reports as an agent would.
     pub async fn report(&self, member: &str, name: &str, replicas: i64) {
         let status = json!({ "replicas": replicas, "readyReplicas": replicas });

@@ -12,7 +12,6 @@ use muster_e2e::harness::test_bed::{gone, until};
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::override_policy::OverridePolicy;
 use muster_shared::api::policy::{ClusterPropagationPolicy, PropagationPolicy};
-use muster_shared::api::work::Work;
 use muster_shared::k8s::{Api, ConfigMap, Deployment, Namespace, ResourceExt};
 use muster_shared::names;
 use serde_json::{Value, json};
@@ -26,47 +25,6 @@ async fn place_everywhere(bench: &Bench, name: &str, selector: Value, more: Valu
     fields.extend(more.as_object().unwrap().clone());
     let policy = json!({ "metadata": { "name": name }, "spec": spec });
     create::<ClusterPropagationPolicy>(&bench.all(), policy).await;
-}
-
-/// Lets go of a Work as its agent would, and waits until there is another one.
-async fn replaced(
-    bench: &Bench,
-    member: &str,
-    kind: &str,
-    name: &str,
-    fits: impl Fn(&Value) -> bool,
-) {
-    bench.withdrawn(member, kind, name).await;
-    let fresh = |work: &Work| {
-        work.metadata.deletion_timestamp.is_none() && fits(&work.spec.workload.manifests[0].0)
-    };
-    let work = names::work(kind, name, "default");
-    until(&bench.works(member), &work, "it is made again", fresh).await;
-}
-
-#[tokio::test]
-async fn what_a_workload_refers_to_comes_back_when_it_or_its_binding_is_deleted() {
-    let bench = Bench::start().await;
-    let _control_plane = bench.control_plane();
-    let conf = |value: &str| json!({ "metadata": { "name": "web-conf" }, "data": { "a": value } });
-    create::<ConfigMap>(&bench.here(), conf("1")).await;
-    bench.deploy("web").await;
-    bench.place("web", json!({ "propagateDeps": true })).await;
-    for member in ["m1", "m2"] {
-        bench.sent(member, "ConfigMap", "web-conf", |_| true).await;
-    }
-    let bindings: Api<ResourceBinding> = bench.here();
-    delete(&bindings, "web-conf-configmap").await;
-    for member in ["m1", "m2"] {
-        replaced(&bench, member, "ConfigMap", "web-conf", |_| true).await;
-    }
-    let maps: Api<ConfigMap> = bench.here();
-    delete(&maps, "web-conf").await;
-    create(&maps, conf("2")).await;
-    for member in ["m1", "m2"] {
-        let new = |manifest: &Value| manifest["data"]["a"] == "2";
-        replaced(&bench, member, "ConfigMap", "web-conf", new).await;
-    }
 }
 
 #[tokio::test]

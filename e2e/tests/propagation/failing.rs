@@ -12,20 +12,10 @@ use serde_json::{Value, json};
 
 use crate::propagation::bench::{Bench, shares};
 
-mod dependencies;
-
 const HISTORY: &str = "failover.muster.io/record";
 
-/// Runs the workload in one cluster, with a policy that says what is to happen when it fails there;
-/// gives that cluster and the other.
-async fn running(bench: &Bench, application: Value) -> (&'static str, &'static str) {
-    let failover = json!({ "application": application });
-    let more = json!({ "propagateDeps": true, "failover": failover });
-    bench.in_one_cluster(more).await
-}
-
 async fn fails(bench: &Bench, member: &str) {
-    let status = json!({ "replicas": 4, "readyReplicas": 0, "jobId": "a1" });
+    let status = json!({ "replicas": 4, "readyReplicas": 0 });
     bench.report_that(member, "web", "Unhealthy", status).await;
 }
 
@@ -56,52 +46,12 @@ async fn said(bench: &Bench, pending: &str, reason: &str) -> ResourceBinding {
 }
 
 #[tokio::test]
-async fn an_application_that_stays_unhealthy_runs_elsewhere_before_the_old_copy_goes() {
-    let bench = Bench::start().await;
-    let _control_plane = bench.control_plane();
-    let application =
-        json!({ "decisionConditions": { "tolerationSeconds": 1 }, "purgeMode": "Graciously" });
-    let (here, there) = running(&bench, application).await;
-    fails(&bench, here).await;
-    let moved = binding(&bench, "it is placed elsewhere", |binding| {
-        is_in(binding, there)
-    })
-    .await;
-    let task = &moved.spec.graceful_eviction_tasks[0];
-    assert_eq!(
-        (
-            task.from_cluster.as_str(),
-            task.reason.as_str(),
-            task.grace_period_seconds
-        ),
-        (here, "ApplicationFailure", Some(600)),
-    );
-    let moved = said(&bench, "False", "ApplicationMoved").await;
-    let message = told(&moved).unwrap().2;
-    assert!(
-        message.contains(here) && message.contains(there),
-        "{message}"
-    );
-    bench.sent(there, "Deployment", "web", |_| true).await;
-    bench.sent(here, "Deployment", "web", |_| true).await;
-    bench.report(there, "web", 4).await;
-    bench.withdrawn(here, "Deployment", "web").await;
-    let rest = binding(&bench, "the move is over", |binding| {
-        binding.spec.graceful_eviction_tasks.is_empty()
-    })
-    .await;
-    assert!(is_in(&rest, there));
-}
-
-#[tokio::test]
 async fn a_restart_does_not_start_the_clock_anew() {
     let bench = Bench::start().await;
     let control_plane = bench.control_plane();
-    let (here, there) = running(
-        &bench,
-        json!({ "decisionConditions": { "tolerationSeconds": 8 } }),
-    )
-    .await;
+    let application = json!({ "decisionConditions": { "tolerationSeconds": 8 } });
+    let more = json!({ "failover": { "application": application } });
+    let (here, there) = bench.in_one_cluster(more).await;
     fails(&bench, here).await;
     let since = |binding: &ResourceBinding| -> Option<String> {
         let history: Value =

@@ -17,8 +17,6 @@ mod interpreters;
 mod jobs;
 mod overrides;
 mod policy_status;
-mod shrinking;
-mod silence;
 mod taint_policy_status;
 
 use std::collections::BTreeMap;

@@ -9,7 +9,6 @@ use muster_shared::names::annotation::{APPLIED_CLUSTER_OVERRIDES, APPLIED_OVERRI
 use serde_json::{Value, json};
 
 use muster_e2e::harness::test_bed::{gone, until};
-use muster_shared::api::policy::PropagationPolicy;
 use muster_shared::api::work::Work;
 use muster_shared::k8s::CustomResourceDefinition;
 use muster_shared::names;
@@ -156,38 +155,6 @@ async fn a_change_that_cannot_be_made_is_told_and_stops_its_cluster_alone() {
 /// Overriders that fail for every Deployment.
 fn failing() -> Value {
     json!({ "plaintext": [{ "path": "/spec/nosuch", "operator": "replace", "value": 1 }] })
-}
-
-#[tokio::test]
-async fn a_changed_placement_leaves_no_cluster_before_the_next_can_have_its_copy() {
-    let bench = Bench::start().await;
-    region(&bench, "m2", "eu").await;
-    override_policy(&bench, "broken", json!([in_region("eu", &failing())])).await;
-    let _control_plane = bench.control_plane();
-    bench.deploy("web").await;
-    let at =
-        |member: &str| json!({ "placement": { "clusterAffinity": { "clusterNames": [member] } } });
-    bench.place("web", at("m1")).await;
-    runs(&bench, "m1", "nginx").await;
-    merge::<PropagationPolicy>(&bench.here(), "web", json!({ "spec": at("m2") })).await;
-    let told = bench
-        .told(
-            "ResourceBinding",
-            "web-deployment",
-            "ApplyOverridePolicyFailed",
-        )
-        .await;
-    assert!(told.contains("cluster m2"), "{told}");
-    // The controller has dealt with the binding by then.
-    bench.witness().await;
-    let work = names::work("Deployment", "web", "default");
-    let held = bench.works("m1").get(&work).await.unwrap();
-    assert_eq!(held.metadata.deletion_timestamp, None);
-    let rules = json!({ "spec": { "overrideRules": [in_region("eu", &registry("eu.io"))] } });
-    merge::<OverridePolicy>(&bench.here(), "broken", rules).await;
-    runs(&bench, "m2", "eu.io/nginx").await;
-    bench.report("m2", "web", 4).await;
-    bench.withdrawn("m1", "Deployment", "web").await;
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use futures::StreamExt;
 use jiff::SignedDuration;
 use kube::api::{WatchEvent, WatchParams};
 use muster_control_plane::settings::Settings;
-use muster_e2e::harness::objects::{create, event, merge, merge_status, typed};
+use muster_e2e::harness::objects::{create, event, typed};
 use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
 use muster_shared::k8s::{Api, ResourceExt};
 use serde_json::{Value, json};
@@ -176,83 +176,6 @@ async fn a_requested_reschedule_uses_the_clusters_of_now() {
         .patch("web", json!({ "spec": { "rescheduleTriggeredAt": later } }))
         .await;
     bench.placed("web", "m1:2 m2:2").await;
-}
-
-#[tokio::test]
-async fn what_fits_nowhere_is_placed_when_a_cluster_joins_or_loses_its_taint() {
-    let bench = Bench::with_members(&[]).await;
-    let _scheduler = bench.scheduler();
-    bench.bind("web", 1, aggregated()).await;
-    let waits = |message: &'static str| {
-        let bindings = bench.bindings();
-        async move {
-            until(&bindings, "web", message, |binding| {
-                verdict(binding) == ("NoClusterFit", message)
-            })
-            .await
-        }
-    };
-    waits("0/0 clusters are available: no cluster exists.").await;
-
-    let taint = json!({ "spec": { "taints": [{ "key": "x", "effect": "NoSchedule" }] } });
-    bench.join("m1", 10).await;
-    bench.placed("web", "m1:1").await;
-
-    bench
-        .patch("web", json!({ "spec": { "clusters": null } }))
-        .await;
-    bench.placed("web", "m1:1").await;
-
-    let clusters = bench.clusters();
-    merge(&clusters, "m1", &taint).await;
-    bench.bind("late", 1, aggregated()).await;
-    until(&bench.bindings(), "late", "it waits", |binding| {
-        verdict(binding).0 == "NoClusterFit"
-    })
-    .await;
-    let clean = json!({ "spec": { "taints": null } });
-    merge(&clusters, "m1", &clean).await;
-    bench.placed("late", "m1:1").await;
-}
-
-#[tokio::test]
-async fn a_new_member_gets_its_copy_of_what_is_not_divided_and_nothing_of_what_is() {
-    let bench = Bench::with_members(&[("m1", 10)]).await;
-    let _scheduler = bench.scheduler();
-    bench.bind("copies", 2, json!({})).await;
-    bench.bind("divided", 4, aggregated()).await;
-    bench.placed("copies", "m1:2").await;
-    let divided = bench.placed("divided", "m1:4").await;
-    bench.join("m2", 10).await;
-    bench.placed("copies", "m1:2 m2:2").await;
-    let after = bench.bindings().get("divided").await.unwrap();
-    assert_eq!(after.resource_version(), divided.resource_version());
-}
-
-#[tokio::test]
-async fn what_others_write_at_the_same_time_survives() {
-    let bench = Bench::with_members(&[("m1", 100)]).await;
-    let _scheduler = bench.scheduler();
-    for number in 0..20 {
-        let name = format!("web-{number}");
-        bench.bind(&name, 1, aggregated()).await;
-        let status = json!({ "status": {
-            "conditions": [{
-                "type": "FullyApplied", "status": "True", "reason": "FullyAppliedSuccess",
-                "message": "", "lastTransitionTime": "2024-01-01T00:00:00Z",
-            }],
-            "aggregatedStatus": [{ "clusterName": "m1", "applied": true }],
-        } });
-        merge_status(&bench.bindings(), &name, &status).await;
-        bench
-            .patch(&name, json!({ "spec": { "replicas": 2 } }))
-            .await;
-    }
-    for number in 0..20 {
-        let binding = bench.placed(&format!("web-{number}"), "m1:2").await;
-        let status = binding.status.unwrap();
-        assert_eq!(status.aggregated_status.len(), 1);
-    }
 }
 
 #[tokio::test]
