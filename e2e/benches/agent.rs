@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use clap::{Parser, ValueEnum};
 use common::agent::MEMBER;
-use common::scrape::{METRICS, free_port, scrape, sum};
 use common::{Budget, Scratch, Table, megabytes, number, objects, until, usage};
 use muster_e2e::apiserver::{ApiServer, Options, Running};
-use muster_e2e::harness::process::last_lines;
+use muster_e2e::harness::metrics::{METRICS, scrape, sum};
+use muster_e2e::harness::process::{free_ports, last_lines};
 use muster_shared::quantity::Quantity;
 use serde_json::Value;
 
@@ -161,7 +161,7 @@ impl Trial {
 
         let started = Instant::now();
         let log = scratch.path().join("agent.log");
-        let port = free_port()?;
+        let [port] = free_ports()?;
         let mut flags = vec![format!("--metrics-bind-address={METRICS}:{port}")];
         if let Some(elsewhere) = &arguments.member {
             flags.push(format!("--kubeconfig={}", elsewhere.display()));

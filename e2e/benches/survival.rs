@@ -17,10 +17,10 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use clap::Parser;
 use common::agent::MEMBER;
-use common::scrape::{METRICS, free_port, scrape, sum};
 use common::{Budget, Scratch, Table, megabytes, number, objects, until, usage};
 use muster_e2e::apiserver::{ApiServer, Forget, Options, Running};
-use muster_e2e::harness::process::{Process, last_lines};
+use muster_e2e::harness::metrics::{METRICS, scrape, sum};
+use muster_e2e::harness::process::{Process, free_ports, last_lines};
 use serde_json::{Value, json};
 
 /// Namespace of the member's Works.
@@ -110,7 +110,7 @@ impl Scene {
     }
 
     async fn play(&self, arguments: &Arguments, scratch: &Scratch) -> anyhow::Result<()> {
-        let port = free_port()?;
+        let [port] = free_ports()?;
         let flags = |further: &[&str]| {
             let mut flags = vec![
                 format!("--metrics-bind-address={METRICS}:{port}"),

@@ -8,14 +8,14 @@ use futures::StreamExt;
 use kube::api::{Api, DeleteParams, WatchEvent, WatchParams};
 use muster_e2e::harness::apply::apply;
 use muster_e2e::harness::heartbeat_fleet::HeartbeatFleet;
+use muster_e2e::harness::metrics::scrape;
 use muster_e2e::harness::objects::merge_status;
 use muster_e2e::harness::observer::View;
+use muster_e2e::harness::process::free_ports;
 use muster_e2e::harness::test_bed::eventually;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::taint_policy::ClusterTaintPolicy;
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 /// Creates a policy that adds the taint `example.com/failed` of this effect to clusters of which
@@ -232,25 +232,9 @@ async fn a_cluster_that_is_removed_gets_no_taint() {
 /// A series that has to be there: its name, labels of it, and whether its value is right.
 type Series<'a> = (&'a str, &'a [&'a str], fn(&str) -> bool);
 
-/// Requests `/metrics`, and returns the answer.
-async fn scrape(port: u16) -> Result<String, String> {
-    let asked = async {
-        let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
-        stream
-            .write_all(b"GET /metrics HTTP/1.0\r\nhost: control-plane\r\n\r\n")
-            .await?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await?;
-        Ok::<_, std::io::Error>(answer)
-    };
-    asked.await.map_err(|error| error.to_string())
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn the_metrics_of_a_running_control_plane_have_the_seven_names_of_the_proposal() {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    drop(listener);
+    let [port] = free_ports().unwrap();
     let setting = Setting::named("metrics", 4)
         .flag("--resource-eviction-rate=50")
         .with_metrics(port);
@@ -289,7 +273,7 @@ async fn the_metrics_of_a_running_control_plane_have_the_seven_names_of_the_prop
             ("cluster_fault_rate", &[], |it| it == "0.25"),
         ];
         eventually("the gauges are set", async || {
-            let text = scrape(port).await?;
+            let text = scrape(port).map_err(|error| error.to_string())?;
             let shows = |(name, labels, is_right): &Series| {
                 text.lines().any(|line| {
                     let Some((series, value)) = line.rsplit_once(' ') else {

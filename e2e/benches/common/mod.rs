@@ -6,7 +6,6 @@
 pub mod agent;
 pub mod fleet;
 pub mod objects;
-pub mod scrape;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

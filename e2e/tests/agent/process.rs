@@ -4,11 +4,10 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
-use muster_e2e::harness::process::Program;
+use muster_e2e::harness::metrics::scrape;
+use muster_e2e::harness::process::{Program, free_ports};
 use muster_e2e::harness::test_bed::eventually;
 use muster_shared::k8s::{Api, Lease};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, timeout};
 
@@ -16,12 +15,6 @@ use crate::agent::bench::{AGENTS, Bench, MEMBER, renewed};
 
 /// Kubernetes kills what has not ended by then.
 const GRACE: Duration = Duration::from_secs(30);
-
-/// Returns a port that was free a moment ago.
-fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
-}
 
 struct Started {
     child: Child,
@@ -37,7 +30,7 @@ impl Started {
     fn with(bench: &Bench, name: &str, more: &[String]) -> Self {
         let log = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.log"));
         let file = std::fs::File::create(&log).unwrap();
-        let port = free_port();
+        let [port] = free_ports().unwrap();
         let kubeconfigs = bench.kubeconfigs(&[AGENTS]);
         let child = Command::new(env!("CARGO_BIN_EXE_sandbox"))
             .arg(Program::Agent.name())
@@ -77,17 +70,6 @@ impl Started {
             assert!(parsed.is_ok(), "a line of the log is no JSON: {line}");
         }
         (status.code(), begun.elapsed())
-    }
-
-    /// Asks the port of the process for a path, and returns the answer, head and body.
-    async fn get(&self, path: &str) -> String {
-        let address = ("127.0.0.1", self.port);
-        let mut stream = TcpStream::connect(address).await.unwrap();
-        let request = format!("GET {path} HTTP/1.0\r\nhost: agent\r\n\r\n");
-        stream.write_all(request.as_bytes()).await.unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.unwrap();
-        answer
     }
 }
 
@@ -174,7 +156,7 @@ async fn a_running_agent_shows_how_each_of_its_parts_fares() {
     ];
     // Each part does its first round in its own time, of which nothing but the metrics tells.
     eventually("every part did its first round", async || {
-        let text = agent.get("/metrics").await;
+        let text = scrape(agent.port).map_err(|error| error.to_string())?;
         let missing: Vec<_> = all.iter().filter(|it| !text.contains(**it)).collect();
         let there = missing.is_empty().then_some(());
         there.ok_or_else(|| format!("{missing:?} are missing in\n{text}"))

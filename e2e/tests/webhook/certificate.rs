@@ -51,9 +51,3 @@ impl SelfSigned {
         config.try_into().unwrap()
     }
 }
-
-/// Returns a port that nobody listens on just now.
-pub fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
-}

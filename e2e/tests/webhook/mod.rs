@@ -5,12 +5,13 @@ mod certificate;
 mod kinds;
 mod server;
 
-use certificate::{SelfSigned, free_port};
+use certificate::SelfSigned;
 use kube::Client;
 use muster_control_plane::settings::Settings;
 use muster_e2e::harness::access;
 use muster_e2e::harness::apply::{apply, apply_all, objects};
 use muster_e2e::harness::objects::delete;
+use muster_e2e::harness::process::free_ports;
 use muster_e2e::harness::test_bed::{Scratch, Task, TestBed, eventually, until};
 use muster_e2e::harness::{fleet, raw};
 use muster_shared::api::binding::ResourceBinding;
@@ -33,9 +34,10 @@ struct Stage {
 
 impl Stage {
     async fn set(name: &str) -> Self {
+        let [port] = free_ports().unwrap();
         let stage = Self {
             test_bed: TestBed::fleet(name).await.unwrap(),
-            port: free_port(),
+            port,
             shown: SelfSigned::new(),
             directory: Scratch::new(name).unwrap(),
         };

@@ -16,7 +16,7 @@
 //! | await, and watch that something stays | [`observer`] |
 //! | test one part in the test's own process | [`test_bed`] |
 //! | write objects, and read events about them | [`objects`] |
-//! | send requests as they are | [`raw`] |
+//! | send requests as they are, and read metrics | [`raw`], [`metrics`] |
 //! | answer about custom resources | [`interpreter_webhook`] |
 //! | test the heartbeats of many clusters | [`heartbeat_fleet`] |
 
@@ -29,6 +29,7 @@ pub mod fleet;
 pub mod heartbeat_fleet;
 pub mod interpreter_webhook;
 pub mod kubeconfig;
+pub mod metrics;
 pub mod objects;
 pub mod observer;
 pub mod process;

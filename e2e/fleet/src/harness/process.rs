@@ -7,6 +7,7 @@
 
 use std::ffi::OsString;
 use std::io::Read;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
 use std::time::Duration;
@@ -33,6 +34,19 @@ impl Program {
             Self::Agent => "muster-agent",
         }
     }
+}
+
+/// Returns ports of loopback that nobody uses at this moment.
+pub fn free_ports<const N: usize>() -> anyhow::Result<[u16; N]> {
+    // All are held until all are known, so that they differ.
+    let mut listeners = Vec::with_capacity(N);
+    let mut ports = [0; N];
+    for port in &mut ports {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).context("finding a free port")?;
+        *port = listener.local_addr()?.port();
+        listeners.push(listener);
+    }
+    Ok(ports)
 }
 
 /// Runs a product binary in this process when the arguments (without the program's own name) ask

@@ -8,7 +8,6 @@
 mod certificates;
 mod child;
 
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -16,7 +15,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 
-use super::process::last_lines;
+use super::process::{free_ports, last_lines};
 use certificates::Authority;
 use child::Child;
 
@@ -247,19 +246,6 @@ impl Envtest {
             lines("etcd")
         )
     }
-}
-
-/// Ports of loopback that nobody uses at this moment.
-fn free_ports<const N: usize>() -> anyhow::Result<[u16; N]> {
-    // All are held until all are known, so that they differ.
-    let mut listeners = Vec::with_capacity(N);
-    let mut ports = [0; N];
-    for port in &mut ports {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).context("finding a free port")?;
-        *port = listener.local_addr()?.port();
-        listeners.push(listener);
-    }
-    Ok(ports)
 }
 
 fn start_etcd(

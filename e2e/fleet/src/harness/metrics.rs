@@ -1,29 +1,22 @@
-//! What a process says of itself on `/metrics`.
+//! What a process on this machine says of itself on `/metrics`.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::Context as _;
 
-/// Where the control plane shows its metrics.
+/// Where a process shows its metrics.
 pub const METRICS: &str = "127.0.0.1";
 
-/// Reads the metrics of a process on this machine.
+/// Requests the metrics of a process, and returns the answer, head and body.
 pub fn scrape(port: u16) -> anyhow::Result<String> {
-    use std::io::{Read as _, Write as _};
-    let mut stream =
-        std::net::TcpStream::connect((METRICS, port)).context("reaching the metrics")?;
+    let mut stream = TcpStream::connect((METRICS, port)).context("reaching the metrics")?;
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+    stream.write_all(b"GET /metrics HTTP/1.0\r\nhost: localhost\r\n\r\n")?;
     let mut text = String::new();
     stream.read_to_string(&mut text)?;
     Ok(text)
-}
-
-/// Returns a port that nobody uses now.
-pub fn free_port() -> anyhow::Result<u16> {
-    Ok(std::net::TcpListener::bind((METRICS, 0))?
-        .local_addr()?
-        .port())
 }
 
 /// Returns the sum of a metric's values over all its labels that contain `labels`.
