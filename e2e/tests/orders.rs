@@ -20,10 +20,7 @@ use serde_json::{Value, json};
 
 /// Runs a command of `kubectl muster`, and returns what it prints, whatever its exit code.
 async fn muster(fleet: &HeartbeatFleet, words: &[&str]) -> String {
-    match kubectl::answer(&fleet.kubeconfig, words).await {
-        Ok(text) => text,
-        Err(error) => error.to_string(),
-    }
+    kubectl::told(&fleet.kubeconfig, words).await
 }
 
 fn place(fleet: &HeartbeatFleet, cluster: usize, count: usize) -> anyhow::Result<()> {

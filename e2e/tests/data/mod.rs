@@ -11,14 +11,12 @@ use kube::ResourceExt as _;
 use muster_e2e::harness::apply::apply;
 use muster_e2e::harness::fleet::Fleet;
 use muster_e2e::harness::observer::View;
-use muster_e2e::harness::provider;
-use muster_e2e::sandbox::scenario;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::conditions;
 use muster_shared::names::condition;
 
 use self::engine::Engines;
-use crate::support::{Place, kubectl, taint_policy};
+use crate::support::{kubectl, pair, taint_policy, until_ready};
 
 /// Longest time for a step.
 const SOON: Duration = Duration::from_mins(2);
@@ -27,18 +25,6 @@ const SOON: Duration = Duration::from_mins(2);
 const DEFINITIONS: &str = include_str!("definitions.yaml");
 /// The workload, the objects of the engines, and their policies.
 const WORKLOAD: &str = include_str!("workload.yaml");
-
-fn is_ready(view: &View, count: usize) -> Result<(), String> {
-    let clusters = view.clusters.list();
-    let ready = clusters.iter().filter(|it| {
-        let ready = it.condition(condition::READY);
-        ready.is_some_and(|it| it.status == conditions::TRUE)
-    });
-    match ready.count() {
-        found if found == count => Ok(()),
-        found => Err(format!("{found} are ready")),
-    }
-}
 
 /// Waits for members that serve the kinds of the engines: a workload whose data is placed in one of
 /// them, before the other one says so, is at home there.
@@ -63,18 +49,7 @@ async fn with_data(
     edit: impl Fn(&str) -> String,
     tell: impl AsyncFnOnce(&Arc<Fleet>, &Engines, &str) -> anyhow::Result<()>,
 ) {
-    muster_shared::tls::install_provider();
-    let directory = Place::new(&format!("data-{name}"));
-    let binary = env!("CARGO_BIN_EXE_sandbox").into();
-    let mut plan = scenario::plan(binary, directory.to_path_buf(), 2);
-    plan.provider = provider::chosen().expect("a provider");
-    plan.control_plane.push("--fencing-margin=5s".to_owned());
-    let run = Fleet::run(plan, async |fleet| {
-        let ready = |view: &View| is_ready(view, 2);
-        fleet
-            .observer
-            .await_that("all members are ready", SOON, ready)
-            .await?;
+    pair(&format!("data-{name}"), async |fleet| {
         for member in fleet.members.values() {
             apply(&member.api.client, DEFINITIONS).await?;
         }
@@ -90,8 +65,8 @@ async fn with_data(
         engines.until_only_primary(&first, SOON).await?;
         tell(fleet, &engines, &first).await?;
         engines.end()
-    });
-    run.await;
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -147,11 +122,7 @@ async fn a_workload_that_nothing_fences_stays_with_its_data_in_a_silent_cluster_
         };
         fleet.observer.await_that("it is told", SOON, waits).await?;
         fleet.heal(first)?;
-        let ready = |view: &View| is_ready(view, 2);
-        fleet
-            .observer
-            .await_that("all members are ready", SOON, ready)
-            .await?;
+        until_ready(fleet).await?;
         engines.until_only_primary(first, SOON).await
     })
     .await;
@@ -164,7 +135,6 @@ async fn a_storage_that_fences_itself_is_promoted_while_the_old_cluster_is_silen
         text.replace("      fencing:\n        afterSeconds: 15\n", "")
             .replace("# whenUnreachable", "whenUnreachable")
     };
-    muster_shared::tls::install_provider();
     with_data("promoting", promoting, async |fleet, engines, first| {
         fleet.cut(first)?;
         let second = engines.until_started(2, SOON).await?;

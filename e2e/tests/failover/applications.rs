@@ -16,6 +16,7 @@ use muster_shared::names;
 use serde_json::json;
 
 use crate::failover::support::{Setting, scenario};
+use crate::support::kubectl;
 
 /// The worked example of Karmada 1.12's application failover, with a shorter toleration.
 const NGINX: &str = r"
@@ -211,18 +212,11 @@ async fn a_custom_resource_that_a_script_finds_unhealthy_moves_to_or_from_a_memb
         let fleet = story.fleet();
         let member3 = fleet.member("member3")?;
         leave(story, "member3").await?;
-        let kubeconfig = |path: &std::path::Path| path.display().to_string();
-        let words = [
-            "kubectl-muster".to_owned(),
-            "--kubeconfig".to_owned(),
-            kubeconfig(&fleet.api.kubeconfig),
-            "join".to_owned(),
-            "pushed".to_owned(),
-            "--member-kubeconfig".to_owned(),
-            kubeconfig(&member3.api.kubeconfig),
-            "--rights=everything".to_owned(),
-        ];
-        muster_kubectl::answer(words).await.context("joining")?;
+        let member = member3.api.kubeconfig.display();
+        let member = format!("--member-kubeconfig={member}");
+        let join = ["join", "pushed", &member, "--rights=everything"];
+        let joined = kubectl::answer(&fleet.api.kubeconfig, &join).await;
+        joined.context("joining")?;
         let apis = [
             ("member2", &fleet.member("member2")?.api.watch_client),
             ("pushed", &member3.api.watch_client),

@@ -15,12 +15,12 @@ use serde_json::Value;
 
 use super::support::{Setting, scenario as play};
 use super::{leaving, the_rest};
+use crate::support::kubectl;
 
 /// Runs `kubectl muster history` with these arguments, and returns what it prints.
 async fn muster(story: &Story, words: &[&str]) -> anyhow::Result<String> {
-    let kubeconfig = story.fleet().api.kubeconfig.display().to_string();
-    let line = ["kubectl-muster", "--kubeconfig", &kubeconfig, "history"];
-    muster_kubectl::answer(line.into_iter().chain(words.iter().copied())).await
+    let words = [&["history"], words].concat();
+    kubectl::answer(&story.fleet().api.kubeconfig, &words).await
 }
 
 /// Returns the one record of the victim. Those of others do not count: on a busy machine others may

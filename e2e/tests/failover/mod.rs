@@ -30,6 +30,8 @@ use muster_shared::names;
 use serde_json::{Value, json};
 use support::{Setting, scenario as play};
 
+use crate::support::kubectl;
+
 /// How long something that must not happen is waited for: longer than it takes where it may happen.
 const LONG_ENOUGH: Duration = Duration::from_secs(12);
 
@@ -108,11 +110,9 @@ async fn what_moved_returns_when_its_member_has_been_healthy_and_each_copy_waits
 async fn what_a_simulation_foretells_is_what_then_happens() {
     play(Setting::named("foretold"), async |story: &Story| {
         let fleet = story.fleet();
-        let kubeconfig = fleet.api.kubeconfig.display().to_string();
-        let line = ["kubectl-muster", "--kubeconfig", &kubeconfig, "simulate"];
-        let asked = ["--lost", VICTIM, "-o", "json", "--"];
-        let words = line.into_iter().chain(asked).chain(scenario::CONTROL_PLANE);
-        let told = muster_kubectl::answer(words).await?;
+        let asked = ["simulate", "--lost", VICTIM, "-o", "json", "--"];
+        let words = [&asked[..], &scenario::CONTROL_PLANE].concat();
+        let told = kubectl::answer(&fleet.api.kubeconfig, &words).await?;
         let told: Value = serde_json::from_str(&told).context("the forecast")?;
         let before = Picture::of(&fleet.observer.view);
         story.cut()?;

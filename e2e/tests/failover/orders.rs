@@ -18,19 +18,14 @@ use muster_shared::names;
 use serde_json::json;
 
 use super::support::{Setting, scenario};
+use crate::support::kubectl;
 
 /// Time within which an agent reports the nodes of its member.
 const ROOM: Duration = Duration::from_secs(45);
 
 /// Runs a command of `kubectl muster`, and returns what it prints, whatever its exit code.
-async fn muster(story: &Story, words: &[&str]) -> anyhow::Result<String> {
-    let kubeconfig = story.fleet().api.kubeconfig.display().to_string();
-    let mut line = vec!["kubectl-muster", "--kubeconfig", kubeconfig.as_str()];
-    line.extend(words);
-    match muster_kubectl::answer(line).await {
-        Ok(text) => Ok(text),
-        Err(error) => Ok(error.to_string()),
-    }
+async fn muster(story: &Story, words: &[&str]) -> String {
+    kubectl::told(&story.fleet().api.kubeconfig, words).await
 }
 
 /// Switches failover off.
@@ -50,21 +45,21 @@ async fn a_drain_with_failover_off_and_the_way_home_leave_no_gaps() {
 }
 
 async fn rebalance(story: &Story) -> anyhow::Result<()> {
-    let told = muster(story, &["drain", VICTIM, "--wait", "--timeout=90s"]).await?;
+    let told = muster(story, &["drain", VICTIM, "--wait", "--timeout=90s"]).await;
     anyhow::ensure!(told.contains(&format!("{VICTIM}: drained")), "{told}");
     let left = told.split(" of ").nth(1).context("a count")?;
     anyhow::ensure!(!left.starts_with("0 "), "nothing was there: {told}");
     story.no_gaps()?;
-    let told = muster(story, &["undrain", VICTIM]).await?;
+    let told = muster(story, &["undrain", VICTIM]).await;
     anyhow::ensure!(told.contains("nothing moves back"), "{told}");
     // No pod can start at home for now.
     schedule_pods(story, false).await?;
     let web = "deployment/web";
-    let preview = muster(story, &["rebalance", web, "-n=default", "--dry-run"]).await?;
+    let preview = muster(story, &["rebalance", web, "-n=default", "--dry-run"]).await;
     let expected = "Deployment default/web: member2 (3) -> member1 (1), member2 (2)";
     anyhow::ensure!(preview.contains(expected), "{preview}");
     let words = ["rebalance", web, "-n=default", "--wait", "--timeout=8s"];
-    let told = muster(story, &words).await?;
+    let told = muster(story, &words).await;
     anyhow::ensure!(told.contains("0 of 1 moved, 1 being replaced"), "{told}");
     // Three are ready elsewhere, and stay until one is ready at home.
     story.no_gaps()?;
@@ -73,7 +68,7 @@ async fn rebalance(story: &Story) -> anyhow::Result<()> {
     let mut changes = story.fleet().observer.changes();
     let has_room = async {
         while !muster(story, &["rebalance", "--cluster", VICTIM, "--dry-run"])
-            .await?
+            .await
             .contains("shop: ")
         {
             changes.changed().await?;
@@ -82,14 +77,14 @@ async fn rebalance(story: &Story) -> anyhow::Result<()> {
     };
     let has_room = tokio::time::timeout(ROOM, has_room).await;
     has_room.context("no room is reported at home")??;
-    let told = muster(story, &["rebalance", "--all", "--wait", "--timeout=90s"]).await?;
+    let told = muster(story, &["rebalance", "--all", "--wait", "--timeout=90s"]).await;
     println!("{told}");
     story
         .until("all are at home", |picture| {
             expect::unmoved(picture, story.before())
         })
         .await?;
-    let told = muster(story, &["rebalance", "--cluster", VICTIM]).await?;
+    let told = muster(story, &["rebalance", "--cluster", VICTIM]).await;
     anyhow::ensure!(!told.contains("move"), "{told}");
     Ok(story.no_gaps()?)
 }
@@ -160,7 +155,7 @@ async fn drain_namespace(story: &Story) -> anyhow::Result<()> {
     let works: Api<Work> = Api::namespaced(fleet.api.client.clone(), &executed);
     let work = names::work("Namespace", "archive", "");
     let uid = works.get(&work).await?.uid().context("a Work has a UID")?;
-    let told = muster(story, &["drain", VICTIM]).await?;
+    let told = muster(story, &["drain", VICTIM]).await;
     within("its Work is gone", &works, &work, is_deleted(&uid)).await?;
     within("it is there", &Api::all(there), "archive", is_there).await?;
     let kept = namespaces.get("archive").await?;

@@ -8,17 +8,15 @@ use anyhow::Context as _;
 use muster_e2e::harness::fleet::Fleet;
 use muster_e2e::harness::observer::View;
 use muster_e2e::harness::process::{Launch, Process, Program};
-use muster_e2e::harness::provider;
 use muster_e2e::harness::test_bed::until;
-use muster_e2e::sandbox::scenario::{self, AGENT};
+use muster_e2e::sandbox::scenario::AGENT;
 use muster_shared::api::binding::ResourceBinding;
-use muster_shared::api::cluster::Cluster;
 use muster_shared::conditions;
 use muster_shared::k8s::{Api, Deployment};
 use muster_shared::names::{self, condition};
 use parking_lot::Mutex;
 
-use crate::support::{Place, taint_policy};
+use crate::support::{pair, taint_policy};
 
 /// Longest time for a step.
 pub const SOON: Duration = Duration::from_mins(1);
@@ -161,12 +159,6 @@ pub fn reason(view: &View, kind: &str) -> Option<String> {
     (found.status == conditions::TRUE).then(|| found.reason.clone())
 }
 
-pub fn readiness(cluster: &Cluster) -> &str {
-    cluster
-        .condition(condition::READY)
-        .map_or("", |ready| ready.status.as_str())
-}
-
 impl Scene {
     pub async fn until(&self, what: &str, condition: impl Fn(&View) -> bool) -> anyhow::Result<()> {
         let patience = SOON * self.fleet.patience;
@@ -208,7 +200,11 @@ impl Scene {
     pub async fn until_unknown(&self) -> anyhow::Result<()> {
         self.until("the cluster is silent", |view| {
             let cluster = view.clusters.get(None, &self.victim);
-            cluster.is_some_and(|cluster| readiness(&cluster) == "Unknown")
+            cluster.is_some_and(|cluster| {
+                cluster
+                    .condition(condition::READY)
+                    .is_some_and(|it| it.status == "Unknown")
+            })
         })
         .await
     }
@@ -277,32 +273,20 @@ impl Scene {
 }
 
 pub async fn fenced(name: &'static str, tell: impl AsyncFnOnce(&Scene) -> anyhow::Result<()>) {
-    muster_shared::tls::install_provider();
-    let directory = Place::new(&format!("fencing-{name}"));
-    let binary = env!("CARGO_BIN_EXE_sandbox").into();
-    let mut plan = scenario::plan(binary, directory.to_path_buf(), 2);
-    plan.provider = provider::chosen().expect("a provider");
-    plan.control_plane.push("--fencing-margin=5s".to_owned());
-    let scenario = Fleet::run(plan, async |fleet| {
+    pair(&format!("fencing-{name}"), async |fleet| {
         let scene = begin(fleet).await?;
         tell(&scene).await
-    });
-    scenario.await;
+    })
+    .await;
 }
 
 /// Has the workload run in one member, whose agent confirms that it fences it.
-pub async fn begin(fleet: &Arc<Fleet>) -> anyhow::Result<Scene> {
+async fn begin(fleet: &Arc<Fleet>) -> anyhow::Result<Scene> {
     let mut scene = Scene {
         fleet: Arc::clone(fleet),
         victim: String::new(),
         seen: Seen::default(),
     };
-    scene
-        .until("all members are ready", |view| {
-            let clusters = view.clusters.list();
-            clusters.len() == 2 && clusters.iter().all(|cluster| readiness(cluster) == "True")
-        })
-        .await?;
     let (taints, policy) = (
         taint_policy(1, 5),
         policy("apps/v1", "Deployment", "ledger"),

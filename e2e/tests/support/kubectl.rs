@@ -16,6 +16,12 @@ pub async fn answer(kubeconfig: &Path, words: &[&str]) -> anyhow::Result<String>
     muster_kubectl::answer(line(kubeconfig, words)).await
 }
 
+/// Runs a command, and returns what it prints, whatever its exit code.
+pub async fn told(kubeconfig: &Path, words: &[&str]) -> String {
+    let answer = answer(kubeconfig, words).await;
+    answer.unwrap_or_else(|error| error.to_string())
+}
+
 /// Runs a command, and returns what it prints and its exit code.
 pub async fn outcome(kubeconfig: &Path, words: &[&str]) -> anyhow::Result<Reply> {
     muster_kubectl::outcome(line(kubeconfig, words)).await

@@ -1,8 +1,10 @@
 //! What scenarios share.
 
 pub mod kubectl;
+mod pair;
 mod place;
 
+pub use pair::{pair, until_ready};
 pub use place::Place;
 
 /// Returns the policy that taints a cluster that is not ready for so many seconds, until it has
