@@ -14,10 +14,8 @@ use serde_json::Value;
 use tokio::time::sleep;
 
 use crate::agent::bench::{Bench, MEMBER};
-use crate::agent::rotation::{
-    NAMESPACE, SECRET, asked, asked_beside, decide, make_namespace, number_of_requests, renewed,
-    secrets,
-};
+use crate::agent::rotation::{asked, asked_beside, decide, number_of_requests, renewed, secrets};
+use crate::support::credentials::{NAMESPACE, SECRET, make_namespace};
 use muster_e2e::harness::test_bed::Task;
 
 /// The group of agents' certificates.
@@ -37,7 +35,7 @@ async fn start_with(bench: &Bench, edit: impl FnOnce(&mut Settings)) -> Task {
     rights.await.unwrap();
     let may_ask = access::admit_to(Extra::Certificates, fleet, MEMBER, BOOTSTRAPPERS);
     may_ask.await.unwrap();
-    make_namespace(bench).await;
+    make_namespace(member).await;
     let user = "system:bootstrap:abcdef";
     let token = bench.fleet.token_kubeconfig(user, &[BOOTSTRAPPERS]);
     let file = bench.write("bootstrap", &token.unwrap());

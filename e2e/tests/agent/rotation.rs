@@ -8,17 +8,15 @@ use kube::api::{Patch, PatchParams};
 use muster_e2e::harness::access::{self, Extra};
 use muster_e2e::harness::objects::{create, list, merge};
 use muster_shared::k8s::{Api, CertificateSigningRequest, Event, ResourceExt, Secret};
-use muster_shared::tls;
 use muster_shared::watch::{self, Selection, events};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::time::sleep;
 
 use crate::agent::bench::{self, AGENT, AGENTS, Bench, MEMBER, until};
 use crate::agent::meter::Meter;
+use crate::support::credentials::{NAMESPACE, SECRET, end, make_namespace};
 use muster_e2e::harness::test_bed::Task;
 
-pub const SECRET: &str = "karmada-kubeconfig";
-pub const NAMESPACE: &str = "karmada-system";
 const ROTATIONS: &str = "muster_certificate_rotations_total";
 const VALIDITY: &str = "muster_client_certificate_remaining_seconds";
 
@@ -31,19 +29,11 @@ async fn start(bench: &Bench) -> (Task, String) {
     let left = Duration::from_mins(10);
     let kubeconfig = bench.fleet.ending_kubeconfig(AGENT, &[AGENTS], left);
     let kubeconfig = serde_saphyr::to_string(&kubeconfig.unwrap()).unwrap();
-    make_namespace(bench).await;
+    make_namespace(&bench.member_client).await;
     let secret =
         json!({"metadata": {"name": SECRET}, "stringData": {SECRET: kubeconfig, "other": "stays"}});
     create(&secrets(bench), secret).await;
     (start_again(bench, &kubeconfig), kubeconfig)
-}
-
-/// Creates the namespace of the Secret.
-pub async fn make_namespace(bench: &Bench) {
-    let namespace =
-        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
-    let namespaces: Api<muster_shared::k8s::Namespace> = Api::all(bench.member_client.clone());
-    create(&namespaces, namespace).await;
 }
 
 fn start_again(bench: &Bench, kubeconfig: &str) -> Task {
@@ -97,15 +87,6 @@ pub async fn decide(bench: &Bench, request: &CertificateSigningRequest, decision
         )
         .await
         .unwrap();
-}
-
-/// Returns the end of the certificate in the Secret.
-fn end(secret: &Secret) -> Option<Timestamp> {
-    let text = &secret.data.as_ref()?[SECRET].0;
-    let kubeconfig: Value = serde_saphyr::from_str(std::str::from_utf8(text).ok()?).ok()?;
-    let certificate = kubeconfig["users"][0]["user"]["client-certificate-data"].as_str()?;
-    let pem = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, certificate);
-    tls::not_after(&pem.ok()?).ok()
 }
 
 pub async fn renewed(bench: &Bench) -> Secret {

@@ -11,10 +11,8 @@ use muster_shared::certificate::request::NewKey;
 use muster_shared::certificate::subject;
 use muster_shared::k8s::{Api, CertificateSigningRequest, Client, ResourceExt, Secret};
 
+use crate::support::credentials::{NAMESPACE, SECRET};
 use crate::support::kubectl;
-
-pub const NAMESPACE: &str = "karmada-system";
-pub const SECRET: &str = "karmada-kubeconfig";
 
 /// A fleet with its control plane, and a member that has not joined.
 pub struct Bench {

@@ -5,21 +5,20 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use futures::StreamExt as _;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::api::{Patch, PatchParams, WatchEvent, WatchParams};
 use muster_agent::settings::Settings;
-use muster_e2e::harness::objects::{create, delete, list};
+use muster_e2e::harness::objects::{create, delete, event, list};
 use muster_e2e::harness::test_bed::{PATIENCE, Task, until};
-use muster_shared::k8s::{Api, Event, Namespace, ObjectMeta, ResourceExt, Secret};
+use muster_shared::k8s::{Api, Event, ResourceExt, Secret};
 use muster_shared::tls;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 
-use crate::registration::bench::{Bench, NAMESPACE, SECRET};
+use crate::registration::bench::Bench;
+use crate::support::credentials::{NAMESPACE, SECRET, end, make_namespace, text};
 
 const AGENT: &str = "system:karmada:agent:m1";
 const AGENTS: &str = "system:karmada:agents";
@@ -38,7 +37,7 @@ impl Bench {
 
     /// Starts an agent with this bootstrap kubeconfig and nothing else.
     async fn by_bootstrap(&self, text: &str, edit: impl FnOnce(&mut Settings)) -> Task {
-        self.make_namespace().await;
+        make_namespace(&self.member.client).await;
         let file = self.bootstrap_file();
         std::fs::write(&file, text).unwrap();
         self.agent_with(|settings| {
@@ -55,29 +54,10 @@ impl Bench {
         serde_saphyr::to_string(&kubeconfig).unwrap()
     }
 
-    /// Creates the namespace of the Secret, as an installation of the chart makes it.
-    async fn make_namespace(&self) {
-        let namespaces: Api<Namespace> = Api::all(self.member.client.clone());
-        let params = PatchParams::apply("test");
-        let namespace = serde_json::json!({
-            "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE},
-        });
-        let patch = Patch::Apply(namespace);
-        namespaces.patch(NAMESPACE, &params, &patch).await.unwrap();
-    }
-
     async fn store(&self, text: &str) {
-        self.make_namespace().await;
-        let data = [(SECRET.to_owned(), text.to_owned())];
-        let secret = Secret {
-            metadata: ObjectMeta {
-                name: Some(SECRET.to_owned()),
-                ..ObjectMeta::default()
-            },
-            string_data: Some(data.into()),
-            ..Secret::default()
-        };
-        create(&self.secrets(), &secret).await;
+        make_namespace(&self.member.client).await;
+        let secret = json!({"metadata": {"name": SECRET}, "stringData": {SECRET: text}});
+        create(&self.secrets(), secret).await;
     }
 
     /// Waits until the Secret has a certificate that is good for a month at least.
@@ -90,15 +70,9 @@ impl Bench {
     /// Waits for an event in the member about the Secret, and gives its message.
     async fn is_told(&self, reason: &str) -> String {
         let events: Api<Event> = Api::namespaced(self.member.client.clone(), NAMESPACE);
-        let about = WatchParams::default().fields(&format!("reason={reason}"));
-        let mut told = events.watch(&about, "0").await.unwrap().boxed();
-        match timeout(PATIENCE, told.next()).await {
-            Ok(Some(Ok(WatchEvent::Added(event) | WatchEvent::Modified(event)))) => {
-                assert_eq!(event.involved_object.name.as_deref(), Some(SECRET));
-                event.message.unwrap()
-            }
-            other => panic!("expected an event {reason}, got {other:?}"),
-        }
+        let told = event(&events, &format!("reason={reason}"), "").await;
+        assert_eq!(told.involved_object.name.as_deref(), Some(SECRET));
+        told.message.unwrap()
     }
 
     /// Waits until the lease is renewed after this moment.
@@ -114,19 +88,6 @@ impl Bench {
     async fn number_of_requests(&self) -> usize {
         list(&self.requests()).await.len()
     }
-}
-
-fn text(secret: &Secret) -> Option<String> {
-    let text = secret.data.as_ref()?.get(SECRET)?;
-    String::from_utf8(text.0.clone()).ok()
-}
-
-/// Returns the end of the certificate in the Secret.
-fn end(secret: &Secret) -> Option<Timestamp> {
-    let kubeconfig: Value = serde_saphyr::from_str(&text(secret)?).ok()?;
-    let certificate = kubeconfig["users"][0]["user"]["client-certificate-data"].as_str()?;
-    let pem = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, certificate);
-    tls::not_after(&pem.ok()?).ok()
 }
 
 #[tokio::test(flavor = "multi_thread")]

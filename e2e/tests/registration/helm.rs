@@ -6,7 +6,8 @@ use muster_e2e::harness::objects::create;
 use muster_shared::certificate::kubeconfig::Way;
 use muster_shared::k8s::{Api, Namespace};
 
-use crate::registration::bench::{Bench, NAMESPACE};
+use crate::registration::bench::Bench;
+use crate::support::credentials::NAMESPACE;
 
 /// Returns the values that a helm command sets.
 fn values(command: &str) -> BTreeMap<&str, &str> {

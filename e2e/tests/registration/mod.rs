@@ -15,7 +15,9 @@ use muster_shared::certificate::hash::Hash;
 use muster_shared::k8s::{Api, ConfigMap, Namespace, ResourceExt, ServiceAccount};
 use serde_json::{Value, json};
 
-use bench::{Bench, SECRET};
+use bench::Bench;
+
+use crate::support::credentials::SECRET;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_joins_by_a_token_and_leaves_nothing_behind_when_it_goes() {

@@ -1,5 +1,6 @@
 //! What scenarios share.
 
+pub mod credentials;
 pub mod kubectl;
 mod pair;
 mod place;
