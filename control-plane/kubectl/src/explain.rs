@@ -326,6 +326,12 @@ impl Answer {
             Some(_) => WorkState::Refused,
             None => WorkState::Absent,
         };
+        let scheduled = binding.metadata.generation == Some(status.scheduler_observed_generation);
+        let restores = !settings.schedules(spec.scheduler_name.as_deref());
+        let awaits = |cluster: &str| {
+            let is_to_have = spec.has_copy(cluster) && !spec.dispatching_suspended_in(cluster);
+            restores && !scheduled || is_to_have && status.report(cluster).is_none()
+        };
         let resource = &spec.resource;
         // The kinds of Kubernetes and what is shipped: customizations of users are not asked.
         let has_rule = Interpreters::of(&[]).has(
@@ -337,7 +343,8 @@ impl Answer {
             clusters: &spec.clusters,
             reports: &status.aggregated_status,
             work: &work,
-            scheduled: binding.metadata.generation == Some(status.scheduler_observed_generation),
+            awaits: &awaits,
+            scheduled,
             cluster: &standing,
             plugins: EvictPlugins::parse(&settings.evict_plugins).unwrap_or_default(),
             least: &|_, share| share,
@@ -346,7 +353,7 @@ impl Answer {
             // Such a task ends within seconds.
             is_over: &|_| false,
             asks_for_none: spec.is_scaled_to_zero(),
-            restores: !settings.schedules(spec.scheduler_name.as_deref()),
+            restores,
         };
         for (leaving, task) in self.leaving.iter_mut().zip(&spec.graceful_eviction_tasks) {
             leaving.waits_for = missing(task, &facts, now);

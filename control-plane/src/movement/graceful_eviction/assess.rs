@@ -2,8 +2,9 @@
 //!
 //! A task keeps the old copy, except with purge mode Directly. Safety contract 1 applies: a task
 //! ends when a replacement is healthy, when the policy's own grace period has passed and a
-//! replacement is on an available cluster, when somebody sets `suppressDeletion` to false, when a
-//! Job is over, or when somebody scales the template to no replicas.
+//! replacement is on an available cluster, and none is still to come, when somebody sets
+//! `suppressDeletion` to false, when a Job is over, or when somebody scales the template to no
+//! replicas.
 
 mod missing;
 
@@ -34,6 +35,9 @@ pub struct Facts<'a> {
     pub reports: &'a [AggregatedStatusItem],
     /// State of the Work of the binding for a cluster.
     pub work: &'a dyn Fn(&str) -> WorkState,
+    /// Whether a chosen cluster has no copy and is to get one: its Work is not made yet, or its
+    /// agent has not answered it. It may also be that another scheduler has still to choose.
+    pub awaits: &'a dyn Fn(&str) -> bool,
     /// Whether the scheduler has dealt with the binding as it stands.
     pub scheduled: bool,
     /// State of a cluster by its name.
@@ -79,8 +83,8 @@ pub struct Age<'a> {
 pub enum Done {
     /// Every chosen cluster reports a healthy copy, and at least one is available.
     Replaced,
-    /// The grace period has passed, and at least one chosen cluster is available and has applied
-    /// its Work.
+    /// The grace period has passed, at least one chosen cluster is available and has applied its
+    /// Work, and no available one has still to be given its copy.
     Expired,
     /// `suppressDeletion` was set to false.
     Released,
@@ -414,17 +418,19 @@ impl<'a> Situation<'a> {
         }
         let ended = end(task, created).is_some_and(|end| now > end);
         // The policy gives up health for time, not the replacement: that has to have been made in a
-        // cluster that lives.
+        // cluster that lives. One that had its copy before is none for another that is to come.
         if !ended || !self.available {
             None
         } else if self.is_target(&task.from_cluster) {
             Some(Done::BackInPlace)
         } else {
-            let mut targets = facts.clusters.iter();
+            let targets = || facts.clusters.iter();
             let lives = |name: &str| (facts.cluster)(name) == PlaceState::Sound;
             let is_applied = |name: &str| (facts.work)(name) == WorkState::Applied;
             let is_made = |it: &TargetCluster| lives(&it.name) && is_applied(&it.name);
-            targets.any(is_made).then_some(Done::Expired)
+            let is_awaited = |it: &TargetCluster| lives(&it.name) && (facts.awaits)(&it.name);
+            let is_given = targets().any(is_made) && !targets().any(is_awaited);
+            is_given.then_some(Done::Expired)
         }
     }
 }

@@ -32,6 +32,7 @@ fn replay(input: &Value) -> Value {
         clusters: &clusters,
         reports: &reports,
         work: &|_| WorkState::Applied,
+        awaits: &|_| false,
         scheduled: input["generation"] == input["schedulerObservedGeneration"],
         cluster: &state,
         plugins: EvictPlugins::default(),

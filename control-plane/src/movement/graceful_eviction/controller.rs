@@ -21,10 +21,10 @@ use serde_json::json;
 
 use super::assess::{Assessment, Facts, assess, counts_replicas};
 use super::onward::{Refusals, may_move_on, move_on};
-use super::reports::{asks_for_health, carrying_out, standing_reports};
+use super::reports::{asks_for_health, carrying_out, is_to_bring, standing_reports};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
-use crate::fleet::availability::{Workload, readiness};
+use crate::fleet::availability::{Workload, applies_works, readiness};
 use crate::fleet::binding::BindingKey;
 use crate::fleet::binding_index::Trait;
 use crate::fleet::budget::pace::Pace;
@@ -184,6 +184,19 @@ fn check(
         Some(_) if !is_given => WorkState::Sent,
         Some(work) => WorkState::said(&work.status()),
     };
+    let scheduled = binding.metadata.generation == Some(status.scheduler_observed_generation);
+    // Another scheduler has still to choose who takes the place of what was left.
+    let restores = !fleet.settings.schedules(spec.scheduler_name.as_deref());
+    let is_unplaced = restores && !scheduled;
+    // Who removes the copy then waits for these. A target that refuses the workload, or gets
+    // nothing by order of the policy, keeps no old copy beside one that runs.
+    let awaits = |cluster: &str| {
+        let is_coming = |work: &&CachedWork| is_to_bring(&spec.resource, &work.status());
+        let is_to_have = spec.has_copy(cluster)
+            && !spec.dispatching_suspended_in(cluster)
+            && applies_works(fleet, cluster);
+        is_unplaced || is_to_have && works.get(cluster).is_none_or(is_coming)
+    };
     let reports = if spec.graceful_eviction_tasks.iter().any(asks_for_health) {
         standing_reports(spec, &status.aggregated_status, |cluster| {
             works.get(cluster).map(|work| work.status())
@@ -209,8 +222,9 @@ fn check(
     let facts = Facts {
         clusters: &spec.clusters,
         work: &work,
+        awaits: &awaits,
         reports: &reports,
-        scheduled: binding.metadata.generation == Some(status.scheduler_observed_generation),
+        scheduled,
         cluster: &|name| PlaceState::of(&fleet.clusters.presence(None, name), &workload),
         plugins,
         least: &least,
@@ -222,7 +236,7 @@ fn check(
         counts_replicas: counts_replicas(spec, &status.aggregated_status),
         is_over: &is_over,
         asks_for_none: spec.is_scaled_to_zero(),
-        restores: !fleet.settings.schedules(spec.scheduler_name.as_deref()),
+        restores,
     };
     let tasks = &spec.graceful_eviction_tasks;
     let is_paused = |cluster: &str| fleet.pauses.of(cluster, now).is_some();

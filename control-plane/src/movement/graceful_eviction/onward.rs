@@ -10,23 +10,20 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use muster_shared::api::any_binding::AnyBinding;
-use muster_shared::api::binding::{
-    AggregatedStatusItem, GracefulEvictionTask, ResourceHealth, TargetCluster,
-};
+use muster_shared::api::binding::{AggregatedStatusItem, GracefulEvictionTask, TargetCluster};
 use muster_shared::api::policy::PurgeMode;
-use muster_shared::api::work::ManifestStatus;
 use muster_shared::conditions;
 use muster_shared::events::EventType;
 use muster_shared::names::condition;
 use tokio::time::Instant;
 
 use super::controller::OnwardContext;
-use super::reports::carrying_out;
+use super::reports::{carrying_out, reports_copy};
 use crate::fleet::Fleet;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::memory::Since;
 use crate::fleet::protection::protected;
-use crate::fleet::works::{CachedWork, means};
+use crate::fleet::works::CachedWork;
 use crate::movement::eviction::execute::{carry_out, plan_in};
 use crate::movement::eviction::plan::{Departure, Nowhere};
 use crate::movement::eviction::reason::EvictionReason;
@@ -61,11 +58,7 @@ impl Refused {
     fn of(binding: &AnyBinding, cluster: &str, work: &CachedWork) -> Option<Self> {
         let said = work.status();
         let applied = conditions::get(&said.conditions, condition::APPLIED)?;
-        let resource = &binding.spec.resource;
-        let mut manifests = said.manifest_statuses.iter();
-        let healthy = Some(ResourceHealth::Healthy);
-        let is_there = |it: &ManifestStatus| it.health == healthy || it.status.is_some();
-        let runs = manifests.any(|it| means(&it.identifier, resource) && is_there(it));
+        let runs = reports_copy(&binding.spec.resource, &said);
         // A copy that was applied and deleted while dispatching is suspended is not refused by the
         // cluster: it stays away until whoever suspended dispatching resumes it.
         let is_missing = applied.reason == condition::OBJECTS_MISSING;

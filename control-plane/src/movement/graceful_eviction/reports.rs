@@ -4,12 +4,14 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use muster_shared::api::binding::{
-    AggregatedStatusItem, GracefulEvictionTask, ResourceBindingSpec, ResourceHealth,
+    AggregatedStatusItem, GracefulEvictionTask, ObjectReference, ResourceBindingSpec,
+    ResourceHealth,
 };
-use muster_shared::api::work::WorkStatus;
+use muster_shared::api::work::{ManifestStatus, WorkStatus};
 use muster_shared::conditions;
 use muster_shared::names::condition;
 
+use crate::fleet::copy::WorkState;
 use crate::fleet::deleted_works::DeletedWorks;
 use crate::fleet::works::{CachedWork, cluster_of, means};
 
@@ -54,6 +56,20 @@ pub(super) fn standing_reports(
         })
     };
     reports.iter().filter_map(standing).collect()
+}
+
+/// Returns whether a Work reports a copy of the workload: a healthy one, or the status of one.
+pub(super) fn reports_copy(resource: &ObjectReference, said: &WorkStatus) -> bool {
+    let healthy = Some(ResourceHealth::Healthy);
+    let is_there = |it: &ManifestStatus| it.health == healthy || it.status.is_some();
+    let mut manifests = said.manifest_statuses.iter();
+    manifests.any(|it| means(&it.identifier, resource) && is_there(it))
+}
+
+/// Returns whether a Work has still to bring the workload to its cluster: the agent has not
+/// answered it, and reports no copy of before.
+pub(super) fn is_to_bring(resource: &ObjectReference, said: &WorkStatus) -> bool {
+    WorkState::said(said) == WorkState::Sent && !reports_copy(resource, said)
 }
 
 /// Returns the Works that place their workload in a cluster and stay, by cluster.

@@ -54,9 +54,9 @@ pub fn missing(task: &GracefulEvictionTask, facts: &Facts<'_>, now: Timestamp) -
     }
     if let Some(end) = end(task, created) {
         missing.push(if end > now {
-            format!("at {end:.0} the grace period of the policy ends it whatever their health is, if a chosen cluster is available and has applied its Work")
+            format!("at {end:.0} the grace period of the policy ends it whatever their health is, if a chosen cluster is available and has applied its Work, and each other available one has applied or refused its own")
         } else {
-            "the grace period of the policy is over: it ends when a chosen cluster is available and has applied its Work".to_owned()
+            "the grace period of the policy is over: it ends when a chosen cluster is available and has applied its Work, and each other available one has applied or refused its own".to_owned()
         });
     }
     missing

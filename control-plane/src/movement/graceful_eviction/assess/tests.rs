@@ -40,6 +40,7 @@ pub(super) fn facts<'a>(
         clusters,
         reports,
         work: &|_| WorkState::Applied,
+        awaits: &|_| false,
         scheduled: true,
         cluster: &|_| PlaceState::Sound,
         plugins: EvictPlugins::default(),
@@ -402,6 +403,7 @@ fn time_ends_no_task_before_something_was_applied_in_a_chosen_cluster_that_lives
     use WorkState::{Absent, Applied, Refused, Sent};
     let two = [target("dead", 1), target("new", 1)];
     let one = [target("new", 1)];
+    let more = [target("there", 1), target("new", 1)];
     let expired = Some(Done::Expired);
     let back = Some(Done::BackInPlace);
     for (what, works, clusters, expected) in [
@@ -418,13 +420,31 @@ fn time_ends_no_task_before_something_was_applied_in_a_chosen_cluster_that_lives
             expired,
         ),
         ("in one that is silent", &[("dead", Applied)], &two, None),
+        // A silent one is not waited for.
+        ("in the other", &[("new", Applied)], &two, expired),
+        // One that had a copy before is no replacement as long as there is another to come.
+        ("in the other, not yet", &[("there", Applied)], &more, None),
+        (
+            "refused in the other",
+            &[("there", Applied), ("new", Refused)],
+            &more,
+            expired,
+        ),
+        (
+            "in both",
+            &[("there", Applied), ("new", Applied)],
+            &more,
+            expired,
+        ),
     ] {
+        let order = |cluster: &str| {
+            let mut works = works.iter();
+            let work = works.find(|(name, _)| *name == cluster);
+            work.map_or(Absent, |(_, order)| *order)
+        };
         let facts = Facts {
-            work: &|cluster| {
-                let mut works = works.iter();
-                let work = works.find(|(name, _)| *name == cluster);
-                work.map_or(Absent, |(_, order)| *order)
-            },
+            work: &order,
+            awaits: &|cluster| matches!(order(cluster), Absent | Sent),
             cluster: &|cluster| match cluster {
                 "dead" => PlaceState::Silent,
                 _ => PlaceState::Sound,

@@ -1,12 +1,13 @@
 //! Which bindings are looked at when something around them changes, and what is told of their
 //! tasks.
 
+use muster_shared::names::condition::WORKS_UP_TO_DATE;
 use serde_json::Value;
 
 use super::*;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::lookups::Overridden;
-use crate::fleet::testing::{Stand, binding, cluster, pass, work};
+use crate::fleet::testing::{Stand, binding, cluster, only_condition, pass, work};
 
 #[tokio::test(start_paused = true)]
 async fn bindings_with_tasks_are_looked_at_when_something_around_them_changes() {
@@ -155,6 +156,67 @@ async fn a_dead_target_that_a_person_removes_takes_the_place_of_no_living_copy()
         pass(60).await;
         let stays = stand.api.writes().is_empty();
         assert_eq!(stays, is_lost, "what m2 reported last does not count");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn time_ends_no_task_while_a_target_that_lives_is_still_to_get_its_copy() {
+    let applied = work("m3", "Unhealthy");
+    let mut updated = applied.clone();
+    updated["status"]["conditions"] = json!([]);
+    let mut sent = updated.clone();
+    sent["status"]["manifestStatuses"] = json!([]);
+    let mut refused = sent.clone();
+    refused["status"]["conditions"] = only_condition("Applied", "False");
+    let lives = cluster("m3");
+    let (mut silent, mut deaf) = (lives.clone(), lives.clone());
+    silent["status"]["conditions"][0]["status"] = json!("Unknown");
+    let reads_none = only_condition(WORKS_UP_TO_DATE, "False")[0].take();
+    let conditions = deaf["status"]["conditions"].as_array_mut();
+    conditions.unwrap().push(reads_none);
+    let suspended = json!({"dispatchingOnClusters": {"clusterNames": ["m3"]}});
+    // `m2` had a copy before, and `m3` takes the place of `m1`.
+    let none = Value::Null;
+    for (what, share, target, made, suspension, goes) in [
+        ("it is not made", 2, &lives, None, &none, false),
+        ("it is not answered", 2, &lives, Some(&sent), &none, false),
+        ("it is applied", 2, &lives, Some(&applied), &none, true),
+        (
+            "an update is not answered",
+            2,
+            &lives,
+            Some(&updated),
+            &none,
+            true,
+        ),
+        ("it is refused", 2, &lives, Some(&refused), &none, true),
+        ("nothing is to be sent", 2, &lives, None, &suspended, true),
+        ("it has no share", 0, &lives, None, &none, true),
+        ("its agent reads no Works", 2, &deaf, None, &none, true),
+        ("it is silent", 2, &silent, None, &none, true),
+    ] {
+        let targets = json!([{"name": "m2", "replicas": 2}, {"name": "m3", "replicas": share}]);
+        let mut binding = leaving("", &targets);
+        binding["spec"]["gracefulEvictionTasks"][0]["gracePeriodSeconds"] = json!(60);
+        binding["spec"]["suspension"] = suspension.clone();
+        let objects = beside(binding, work("m2", "Healthy")).into_iter();
+        let objects = objects.chain([("clusters", target.clone())]);
+        let stand = started(objects.chain(made.map(|it| ("works", it.clone())))).await;
+        pass(10).await;
+        assert_eq!(has_ended(&stand), goes, "{what}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn time_ends_no_task_before_another_scheduler_has_placed_what_was_left() {
+    for (scheduler, observed, goes) in [("", 0, true), ("other", 0, false), ("other", 1, true)] {
+        let mut binding = leaving(scheduler, &json!([{"name": "m2", "replicas": 2}]));
+        binding["spec"]["gracefulEvictionTasks"][0]["gracePeriodSeconds"] = json!(60);
+        binding["status"]["schedulerObservedGeneration"] = json!(observed);
+        // It had its copy before.
+        let stand = started(beside(binding, work("m2", "Unhealthy"))).await;
+        pass(10).await;
+        assert_eq!(has_ended(&stand), goes, "{scheduler} {observed}");
     }
 }
 
