@@ -36,9 +36,19 @@ fn is_as_strict(judged: &ResourceBindingSpec, policy: &ResourceBindingSpec) -> b
 }
 
 /// Reason for which a workload stays whose policy is stricter than its binding.
-const STRICTER: &str = "its policy says more of fencing, preservation or replicated data than \
-    its binding, which follows: if that takes long, the conditions of the policy say what it waits \
-    for";
+const STRICTER: &str = "its policy says more of tolerations, failover, fencing, preservation or \
+    replicated data than its binding, which follows: if that takes long, the conditions of the \
+    policy say what it waits for";
+
+/// Returns what becomes of an eviction that the policy of a workload does not ask for. `is_asked`
+/// says whether its binding does, which has still to follow; otherwise it is judged anew.
+fn overruled(is_asked: bool) -> Outcome {
+    if is_asked {
+        Outcome::Failed(STRICTER.to_owned())
+    } else {
+        Outcome::Conflict
+    }
+}
 
 /// Runs one eviction: plan, one patch, and what that means.
 pub(super) async fn evict(
@@ -70,8 +80,9 @@ pub(super) async fn evict(
             let placement = policy.as_ref().map(|it| &it.spec().placement);
             let placed = (spec, placement.or(own.as_deref()));
             if let Some(cluster) = cluster {
-                if !leaves(&cluster, placed, &cause.taint, controller, now) {
-                    return Outcome::Conflict;
+                let goes = |said| leaves(&cluster, said, &cause.taint, controller, now);
+                if !goes(placed) {
+                    return overruled(goes((&eviction.binding.spec, own.as_deref())));
                 }
                 match controller.confirmations.confirm(fleet, &cluster).await {
                     Ok(true) => {}

@@ -390,13 +390,13 @@ async fn a_workload_whose_policy_is_stricter_than_its_binding_stays_and_says_so(
         let expected = if leaves { "m2" } else { "m1" };
         assert_eq!(placed(&stand), [expected], "{has:?} {says:?}");
         let told = stand.api.binding("web-deployment")["status"]["conditions"].to_string();
-        let why = "its policy says more of fencing";
+        let why = "its policy says more of tolerations, failover, fencing";
         assert_eq!(told.contains(why), !leaves, "{has:?} {says:?}: {told}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_leaves_once_its_policy_tolerates_the_taint_or_asks_for_time_or_no_failover() {
+async fn what_stays_as_its_policy_tolerates_the_taint_or_asks_for_time_or_no_failover_says_so() {
     let tolerates = |seconds: Option<i64>| {
         let toleration = json!({"key": "down", "operator": "Exists", "tolerationSeconds": seconds});
         json!({"placement": {"clusterTolerations": [toleration]}})
@@ -419,6 +419,9 @@ async fn nothing_leaves_once_its_policy_tolerates_the_taint_or_asks_for_time_or_
         let stand = failed_beside_m2(failed, edited(&says)).await;
         let is_left = !placed(&stand).contains(&"m1".to_owned());
         assert_eq!(is_left, expected, "{effect}: {says}");
+        let told = stand.api.binding("web-deployment")["status"]["conditions"].to_string();
+        let why = "its policy says more of tolerations";
+        assert_eq!(told.contains(why), !expected, "{effect}: {says}: {told}");
     }
 }
 
