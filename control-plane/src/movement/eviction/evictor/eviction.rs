@@ -142,10 +142,7 @@ impl ClusterNote {
     /// Returns the type of the event: a warning or a normal one.
     pub fn severity(&self) -> EventType {
         match self.reason {
-            "EvictionStopped"
-            | "EvictionNowhereToGo"
-            | "DrainRateUnreadable"
-            | "MovementPaused" => EventType::Warning,
+            "EvictionStopped" | "EvictionNowhereToGo" | "DrainRateUnreadable" => EventType::Warning,
             _ => EventType::Normal,
         }
     }

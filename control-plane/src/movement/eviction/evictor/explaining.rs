@@ -134,23 +134,11 @@ impl Evictor {
         }
     }
 
-    /// Tells clusters and workloads that wait that a pause began, changed or ended.
+    /// Tells workloads that wait that a pause began, changed or ended. What is told of a pause to a
+    /// cluster stands beside its condition.
     pub fn pauses_changed(&mut self, now: Now) {
         if !self.open {
             return;
-        }
-        for cluster in self.backlog.clusters() {
-            let (reason, message) = match self.pauses.of(&cluster, now.wall) {
-                Some(pause) => (
-                    "MovementPaused",
-                    format!("no workload is evicted from it: {pause}"),
-                ),
-                None => (
-                    "MovementResumed",
-                    "movement out of it is not paused".to_owned(),
-                ),
-            };
-            self.note_cluster(&cluster, reason, message);
         }
         // An eviction that takes from other clusters as well waits for their pauses, too.
         self.wake = Some(now.tick);

@@ -30,12 +30,13 @@ fn a_pause_stops_every_eviction_and_says_so_and_its_end_lets_them_go_on() {
     world.told();
     world.pause(None, paused(None));
     let news = world.evictor.take_reports();
-    let mut notes = news.bindings.iter();
-    assert!(notes.all(|(_, note)| note.reason() == "Paused" && note.is_pending()));
-    let note = news.clusters.iter().find(|note| &*note.cluster == "c1");
-    let note = note.expect("each cluster with a queue is told");
-    assert_eq!(note.reason, "MovementPaused");
-    assert!(note.message.contains("by alice"), "{}", note.message);
+    assert!(!news.bindings.is_empty());
+    for (_, note) in &news.bindings {
+        assert!(note.reason() == "Paused" && note.is_pending(), "{note:?}");
+        assert!(note.message().contains("by alice"), "{}", note.message());
+    }
+    // Each Cluster is told once, with its condition, whether or not something has to leave it.
+    assert!(news.clusters.is_empty(), "{:?}", news.clusters);
     assert!(world.evict(1_000.0).is_empty());
     world.pause(None, None);
     let told = world.told();

@@ -318,7 +318,6 @@ fn what_stops_evictions_is_a_warning_to_the_cluster() {
         ("EvictionStopped", EventType::Warning),
         ("EvictionNowhereToGo", EventType::Warning),
         ("DrainRateUnreadable", EventType::Warning),
-        ("MovementPaused", EventType::Warning),
         ("EvictionQueued", EventType::Normal),
         ("Evicted", EventType::Normal),
     ] {
