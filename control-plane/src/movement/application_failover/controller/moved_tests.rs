@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::fleet::budget::pace::Pace;
-use crate::fleet::testing::{REFUSALS, Stand, binding, cluster, pass, refusal};
+use crate::fleet::testing::{REFUSALS, Stand, binding, claimed, cluster, pass, policy, refusal};
 use crate::movement::eviction;
 
 /// Returns a binding whose application asks for failover, and is unhealthy in `m1`.
@@ -209,5 +209,34 @@ async fn one_whose_cluster_is_not_ready_when_its_turn_comes_stays() {
     let told = stand.api.told().await;
     for reason in ["Paused", "ClusterNotReady"] {
         assert!(told.iter().any(|it| it.1 == reason), "{reason}: {told:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_stays_because_its_policy_asks_for_time_or_no_failover_any_more_says_so() {
+    let asks = |seconds: i64| {
+        json!({"application": {
+            "decisionConditions": {"tolerationSeconds": seconds}, "purgeMode": "Directly",
+        }})
+    };
+    // The binding does not follow.
+    for (says, leaves) in [(asks(30), true), (asks(3_600), false), (Value::Null, false)] {
+        let mut policy = policy();
+        policy["spec"]["propagateDeps"] = json!(true);
+        policy["spec"]["failover"] = says.clone();
+        let mut stand = Stand::new([
+            ("clusters", cluster("m1")),
+            ("clusters", cluster("m2")),
+            ("propagationpolicies", policy),
+            ("resourcebindings", claimed(unhealthy())),
+        ]);
+        begin(&mut stand).await;
+        pass(60).await;
+        assert_eq!(!placements(&stand).is_empty(), leaves, "{says}");
+        let told = stand.api.told().await;
+        let is_told = told
+            .iter()
+            .any(|it| it.1 == "EvictWorkloadFromClusterFailed");
+        assert_eq!(is_told, !leaves, "{says}: {told:?}");
     }
 }

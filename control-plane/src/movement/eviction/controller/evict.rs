@@ -13,7 +13,6 @@ use crate::fleet::Fleet;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::fencing;
 use crate::fleet::protection::{policy_of, protected_by};
-use crate::movement::eviction::applications::Applications;
 use crate::movement::eviction::evictor::{Eviction, Now, Outcome, QueueReason};
 use crate::movement::eviction::execute::{carry_out, plan_in};
 use crate::movement::eviction::fleet_view::effective_taints;
@@ -67,11 +66,13 @@ pub(super) async fn evict(
     }
     let now = fleet.clock.now();
     let applications = controller.applications();
-    let judge =
-        |it: &Arc<dyn Applications>| it.judge(&eviction.binding, spec, &eviction.cluster, now);
+    let judge = |said: &ResourceBindingSpec| {
+        let applications = applications.as_ref()?;
+        applications.judge(&eviction.binding, said, &eviction.cluster, now)
+    };
     let failure = match eviction.reason {
         QueueReason::Taint(_) => None,
-        QueueReason::Failure => applications.as_ref().and_then(judge),
+        QueueReason::Failure => judge(spec),
     };
     let (reason, purge_mode) = match (&eviction.reason, &failure) {
         (QueueReason::Taint(cause), _) => {
@@ -94,7 +95,9 @@ pub(super) async fn evict(
             (EvictionReason::Taint(cause), purge_mode)
         }
         (QueueReason::Failure, Some(failure)) => (failure.reason, failure.purge_mode.clone()),
-        (QueueReason::Failure, None) => return Outcome::Conflict,
+        (QueueReason::Failure, None) => {
+            return overruled(judge(&eviction.binding.spec).is_some());
+        }
     };
     let status = eviction.binding.status();
     let departure = Departure::new(spec, status, &eviction.cluster, reason, &purge_mode);
