@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use muster_interpreter::Dependency;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::controller::Controller;
 use muster_shared::events::EventType;
@@ -14,6 +15,7 @@ use muster_shared::watch::{Change, Doubt, Presence};
 use parking_lot::Mutex;
 
 use super::attach::{Attached, MOST_REFERRERS, Referrer};
+use super::former::still_needed;
 use super::index::{Index, Touched, kinds_of};
 use super::writes::{preserve, record, recorded, release, send};
 use crate::fleet::Fleet;
@@ -225,7 +227,7 @@ impl Distributor {
             }
         };
         let interpreters = fleet.interpreters.accepting_late();
-        let needs = match interpreters.dependencies(&template) {
+        let mut needs = match interpreters.dependencies(&template) {
             Ok(needs) => {
                 if let Some(pending) = interpreters.late() {
                     self.parked.wakes(pending, &key);
@@ -239,6 +241,16 @@ impl Distributor {
                 return Ok(error.retry_after().map_or(Next::Done, Next::After));
             }
         };
+        let former = self.former(fleet, &key, &binding, &needs);
+        let generation = template["metadata"]["generation"].as_i64().unwrap_or(0);
+        let former = still_needed(fleet, (&key, &binding.spec), generation, former);
+        // Its copies report later that they have no pods any more that need it.
+        let next = if former.is_empty() {
+            Next::Done
+        } else {
+            Next::After(LATER)
+        };
+        needs.extend(former);
         if !record(fleet, &key, &binding, &needs).await? {
             return Ok(Next::Again);
         }
@@ -247,7 +259,7 @@ impl Distributor {
         }
         let touched = self.index.lock().set(&key, needs);
         self.touch(fleet, touched);
-        Ok(Next::Done)
+        Ok(next)
     }
 
     /// Queues the templates that a change of the index concerns, and unnames the kinds that the
@@ -292,15 +304,31 @@ impl Distributor {
             needs.extend(chosen.map(|it| TemplateKey::of_template(&kind, &it)));
         }
         // The annotation alone proves nothing: its author may name templates of other people.
-        let names_it = |template: &TemplateKey| {
-            let binding = fleet.bindings.get(&BindingKey::for_template(template));
-            binding.is_some_and(|it| {
-                let mut referrers = it.spec.required_by.iter();
-                referrers.any(|it| BindingKey::of_snapshot(it) == *key)
-            })
-        };
-        needs.retain(|template| is_known || names_it(template));
+        needs.retain(|template| is_known || is_attached(fleet, template, key));
         needs
+    }
+
+    /// Returns what the template of a referrer referred to, as far as it is known, beside what it
+    /// needs now. After a restart that is what its annotation shows ([`recorded`]) and is attached
+    /// to it.
+    fn former(
+        &self,
+        fleet: &Fleet,
+        key: &BindingKey,
+        binding: &AnyBinding,
+        needs: &[Dependency],
+    ) -> Vec<Dependency> {
+        let known = self.index.lock().dependencies(key);
+        let mut former = known.unwrap_or_else(|| {
+            let mut shown = recorded(binding);
+            shown.retain(|it| {
+                let template = TemplateKey::of_dependency(it);
+                template.is_some_and(|it| is_attached(fleet, &it, key))
+            });
+            shown
+        });
+        former.retain(|it| !needs.contains(it));
+        former
     }
 
     /// Brings the binding of a template in line with its referrers.
@@ -434,6 +462,15 @@ impl Distributor {
             .events
             .publish_about(about, EventType::Warning, reason, note);
     }
+}
+
+/// Returns whether the binding of a template names a referrer.
+fn is_attached(fleet: &Fleet, template: &TemplateKey, referrer: &BindingKey) -> bool {
+    let binding = fleet.bindings.get(&BindingKey::for_template(template));
+    binding.is_some_and(|it| {
+        let mut referrers = it.spec.required_by.iter();
+        referrers.any(|it| BindingKey::of_snapshot(it) == *referrer)
+    })
 }
 
 /// Returns whether a binding takes along what it refers to. A binding that is being deleted does
@@ -726,6 +763,55 @@ mod tests {
             assert_eq!(stays, preserves, "{what}");
             let other = stand.binding("other-endpointslice");
             assert!(other.is_none(), "{what}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_workload_needed_stays_until_no_pod_of_its_former_template_is_left() {
+        let reported = |generation: u32, updated: u32| {
+            let mut work = testing::work("m1", "Healthy");
+            work["status"]["manifestStatuses"][0]["status"] = json!({
+                "replicas": 2, "updatedReplicas": updated, "generation": generation,
+                "observedGeneration": generation, "resourceTemplateGeneration": generation,
+            });
+            work
+        };
+        let needed_by = |stand: &Stand| {
+            let conf = stand.binding("conf-configmap").unwrap();
+            conf.spec.required_by.len()
+        };
+        for restarts in [false, true] {
+            let mut referrer = referrer();
+            let objects = [
+                ("resourcebindings", referrer.clone()),
+                ("works", reported(1, 2)),
+            ];
+            let mut process = stand(objects).await;
+            assert_eq!(needed_by(&process), 1);
+            let mut edited = deployment();
+            edited["metadata"]["generation"] = json!(2);
+            edited["spec"]["template"]["spec"]["volumes"][0]["configMap"]["name"] = json!("new");
+            process.api.put("deployments", edited);
+            pass(5).await;
+            referrer["metadata"]["generation"] = json!(2);
+            process.api.put("resourcebindings", referrer);
+            pass(120).await;
+            assert_eq!(needed_by(&process), 1, "the copy is as it was");
+            if restarts {
+                let left = ["deployments", "resourcebindings", "works"];
+                let left = left.into_iter().flat_map(|plural| {
+                    let objects = process.api.all(plural).into_iter();
+                    objects.map(move |it| (plural, it))
+                });
+                let left: Vec<_> = left.collect();
+                process = stand_with(left.into_iter()).await;
+                assert_eq!(needed_by(&process), 1, "another process leads");
+            }
+            for (updated, expected) in [(1, 1), (2, 0)] {
+                process.api.put("works", reported(2, updated));
+                pass(120).await;
+                assert_eq!(needed_by(&process), expected, "{updated} of 2 are new");
+            }
         }
     }
 

@@ -9,6 +9,7 @@
 
 mod attach;
 mod controller;
+mod former;
 mod index;
 pub(super) mod missing;
 mod writes;

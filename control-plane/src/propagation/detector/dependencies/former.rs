@@ -1,0 +1,147 @@
+//! What copies of a workload still need although its template does not refer to it any more.
+//!
+//! A template is edited at once, and its pods are replaced one after the other: those of the former
+//! template cannot start again without the ConfigMap that they were made with. Copies that are not
+//! updated at all (dispatching to their cluster is suspended, or they wait for their replacement in
+//! another one) need it for as long as they are there. (Karmada removes it at once.)
+
+use muster_interpreter::Dependency;
+use muster_shared::api::binding::ResourceBindingSpec;
+use muster_shared::k8s::RawExtension;
+use serde_json::Value;
+
+use crate::fleet::Fleet;
+use crate::fleet::binding::BindingKey;
+use crate::fleet::works::{CachedWork, cluster_of, means};
+
+/// Field of a reported status: the generation of the template that the copy was made from.
+const OF_TEMPLATE: &str = "resourceTemplateGeneration";
+
+/// Returns what a workload needed before its template had this generation, as long as a copy of it
+/// may have pods that were made before.
+pub(super) fn still_needed(
+    fleet: &Fleet,
+    (key, spec): (&BindingKey, &ResourceBindingSpec),
+    generation: i64,
+    former: Vec<Dependency>,
+) -> Vec<Dependency> {
+    // To read what the Works report is dear, and mostly no template refers to less than before.
+    if former.is_empty() {
+        return former;
+    }
+    let works = fleet.work_index.of(key);
+    let is_needed = works.iter().any(|it| is_behind(it, spec, generation));
+    if is_needed { former } else { Vec::new() }
+}
+
+/// Returns whether the copy of a Work may have pods that were made before its template had this
+/// generation. A copy of a kind that does not report generations is taken for one that has none, as
+/// far as its Work is updated.
+fn is_behind(work: &CachedWork, spec: &ResourceBindingSpec, generation: i64) -> bool {
+    let Some(cluster) = cluster_of(work) else {
+        return false;
+    };
+    let reports = work.status().manifest_statuses.into_iter();
+    let mut own = reports.filter(|it| means(&it.identifier, &spec.resource));
+    let status = own.next().and_then(|it| it.status);
+    match status {
+        Some(RawExtension(status)) if status[OF_TEMPLATE].is_i64() => {
+            !is_replaced(&status, generation)
+        }
+        _ => {
+            let is_suspended =
+                work.suspend_dispatching == Some(true) || spec.dispatching_suspended_in(cluster);
+            is_suspended || spec.target(cluster).is_none()
+        }
+    }
+}
+
+/// Returns whether a status says that all pods of a copy are made from this generation of its
+/// template, or a later one. Counters that are 0 are left out of it.
+fn is_replaced(status: &Value, generation: i64) -> bool {
+    let count = |key: &str| status[key].as_i64().unwrap_or(0);
+    // Some agents do not report what was observed.
+    let is_observed = status["observedGeneration"]
+        .as_i64()
+        .is_none_or(|observed| observed >= count("generation"));
+    let pods = [
+        ("replicas", "updatedReplicas"),
+        ("currentNumberScheduled", "updatedNumberScheduled"),
+    ];
+    count(OF_TEMPLATE) >= generation
+        && is_observed
+        && pods
+            .iter()
+            .all(|(all, updated)| count(updated) >= count(all))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::fleet::testing::{binding, work};
+
+    /// Returns the Work of the Deployment in m1 with a report of its status.
+    fn reported(status: &Value) -> Value {
+        let mut work = work("m1", "Healthy");
+        work["status"]["manifestStatuses"][0]["status"] = status.clone();
+        work
+    }
+
+    fn is_left_behind(work: Value, spec: Value) -> bool {
+        let work: CachedWork = serde_json::from_value(work).unwrap();
+        is_behind(&work, &serde_json::from_value(spec).unwrap(), 2)
+    }
+
+    #[test]
+    fn pods_of_the_former_template_may_be_there_until_all_are_replaced() {
+        let (all, old) = (
+            ["replicas", "updatedReplicas"],
+            ["replicas", "readyReplicas"],
+        );
+        let (nowhere, daemons) = ("readyReplicas", "currentNumberScheduled");
+        for (what, template, observed, counters, expected) in [
+            ("not updated", 1, 3, all, true),
+            ("not observed", 2, 2, all, true),
+            ("rolling", 2, 3, old, true),
+            ("replaced", 2, 3, all, false),
+            ("newer", 3, 3, all, false),
+            ("nowhere", 2, 3, [nowhere, "updatedReplicas"], false),
+            ("old daemons", 2, 3, [daemons, "numberReady"], true),
+            (
+                "new daemons",
+                2,
+                3,
+                [daemons, "updatedNumberScheduled"],
+                false,
+            ),
+        ] {
+            let status = json!({
+                "resourceTemplateGeneration": template, "generation": 3,
+                "observedGeneration": observed, (counters[0]): 2, (counters[1]): 2,
+            });
+            let spec = binding()["spec"].take();
+            assert_eq!(is_left_behind(reported(&status), spec), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_copy_that_reports_no_generation_may_be_old_where_it_is_not_updated() {
+        let plain = json!({"replicas": 2});
+        let suspended = json!({"dispatchingOnClusters": {"clusterNames": ["m1"]}});
+        let elsewhere = json!([{"name": "m2", "replicas": 2}]);
+        for (what, field, value, expected) in [
+            ("a target", "propagateDeps", json!(true), false),
+            ("suspended", "suspension", suspended, true),
+            ("an old copy", "clusters", elsewhere, true),
+        ] {
+            let mut spec = binding()["spec"].take();
+            spec[field] = value;
+            assert_eq!(is_left_behind(reported(&plain), spec), expected, "{what}");
+        }
+        let mut work = reported(&plain);
+        work["spec"] = json!({"suspendDispatching": true});
+        assert!(is_left_behind(work, binding()["spec"].take()));
+    }
+}
