@@ -5,7 +5,9 @@
 //! CD no suspended Job and no PodDisruptionBudget is, and what runs nowhere may be called healthy.
 
 use jiff::Timestamp;
-use muster_shared::api::binding::AggregatedStatusItem;
+use muster_shared::api::binding::{AggregatedStatusItem, ResourceHealth};
+use muster_shared::names::label;
+use muster_shared::work_status::REPLICAS_LEFT;
 use serde_json::{Map, Value, json};
 
 use super::super::kind::Kind;
@@ -28,7 +30,7 @@ pub fn reported_status(
     };
     match Kind::of(template) {
         Some(Kind::Deployment) => {
-            for one in deployment(template, &wanted) {
+            for one in deployment(template, &wanted, members) {
                 put(template, &mut wanted, &one, now);
             }
         }
@@ -80,15 +82,31 @@ impl Observed {
 }
 
 /// Returns the conditions that the controller of Deployments writes, by the sums over all clusters.
-fn deployment(template: &Value, status: &Map<String, Value>) -> [Observed; 2] {
+///
+/// Where members scale it, the number of the template says nothing: all replicas that they want are
+/// there if every copy is healthy.
+fn deployment(
+    template: &Value,
+    status: &Map<String, Value>,
+    members: &[AggregatedStatusItem],
+) -> [Observed; 2] {
     let sum = |key: &str| status.get(key).and_then(Value::as_i64).unwrap_or(0);
-    let replicas = field(template, &["spec", "replicas"])
-        .and_then(Value::as_i64)
-        .unwrap_or(1);
     let is_observed = sum("observedGeneration") >= number(template, &["metadata", "generation"]);
-    let (all, available) = (sum("replicas"), sum("availableReplicas"));
+    let (all, updated) = (sum("replicas"), sum("updatedReplicas"));
+    let available = sum("availableReplicas");
+    let is_scaled = is_scaled_by(members, template);
+    let is_healthy = |it: &AggregatedStatusItem| it.health == Some(ResourceHealth::Healthy);
+    let is_well = !is_scaled || members.iter().all(is_healthy);
+    let replicas = if is_scaled {
+        // Beside them, a rolling update has those of the other revision.
+        updated.max(all.saturating_sub(updated))
+    } else {
+        field(template, &["spec", "replicas"])
+            .and_then(Value::as_i64)
+            .unwrap_or(1)
+    };
     let is_complete =
-        is_observed && all >= replicas && sum("updatedReplicas") == all && available == all;
+        is_observed && is_well && all >= replicas && updated == all && available == all;
     let progressing = if is_complete {
         let message = "every cluster has the replicas that it is to have, and they are available";
         Observed::new("Progressing", true, "NewReplicaSetAvailable", message)
@@ -96,7 +114,8 @@ fn deployment(template: &Value, status: &Map<String, Value>) -> [Observed; 2] {
         let message = "not every cluster has the replicas that it is to have";
         Observed::new("Progressing", true, "ReplicaSetUpdated", message)
     };
-    let is_available = available >= replicas.saturating_sub(most_unavailable(template, replicas));
+    let least = replicas.saturating_sub(most_unavailable(template, replicas));
+    let is_available = available >= least && (replicas > 0 || is_well);
     let available = if is_available {
         let message = "the clusters together have minimum availability";
         Observed::new("Available", true, "MinimumReplicasAvailable", message)
@@ -105,6 +124,17 @@ fn deployment(template: &Value, status: &Map<String, Value>) -> [Observed; 2] {
         Observed::new("Available", false, "MinimumReplicasUnavailable", message)
     };
     [progressing, available]
+}
+
+/// Returns whether members decide on the number of replicas: by the label of the template, or since
+/// somebody there has scaled a copy.
+fn is_scaled_by(members: &[AggregatedStatusItem], template: &Value) -> bool {
+    let is_left = |it: &AggregatedStatusItem| {
+        let status = it.status.as_ref();
+        status.is_some_and(|it| it.0.get(REPLICAS_LEFT).is_some())
+    };
+    let is_labelled = template["metadata"]["labels"][label::RETAIN_REPLICAS] == "true";
+    !members.is_empty() && (is_labelled || members.iter().any(is_left))
 }
 
 /// Returns the replicas that a rolling update may take away (a quarter if the template does not
@@ -291,6 +321,37 @@ mod tests {
             };
             let expected = format!("Progressing=True {reason}, {available}");
             assert_eq!(conditions(&status), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_deployment_that_members_scale_is_judged_by_what_they_want() {
+        use ResourceHealth::{Healthy, Unhealthy};
+        let label = json!({"resourcetemplate.karmada.io/retain-replicas": "true"});
+        let (none, hpa) = (json!({}), json!({"replicasLeftToAutoscaler": "hpa"}));
+        let (nobody, by_label, by_hpa) = ((&none, &none), (&label, &none), (&none, &hpa));
+        let (complete, going) = ("NewReplicaSetAvailable", "ReplicaSetUpdated");
+        for (what, (labels, report), health, counts, reason, is_available) in [
+            ("by nobody", nobody, Healthy, [2; 3], going, false),
+            ("by a label", by_label, Healthy, [2; 3], complete, true),
+            ("down", by_hpa, Healthy, [2; 3], complete, true),
+            ("to zero", by_hpa, Healthy, [0; 3], complete, true),
+            ("and updated", by_hpa, Unhealthy, [3, 1, 2], going, true),
+            ("and not whole", by_hpa, Unhealthy, [2; 3], going, true),
+            ("and not there", by_hpa, Unhealthy, [0; 3], going, false),
+        ] {
+            let mut template = deployment(&json!({"replicas": 4}));
+            template["metadata"]["labels"] = labels.clone();
+            let member = AggregatedStatusItem {
+                status: Some(RawExtension(report.clone())),
+                health: Some(health),
+                ..AggregatedStatusItem::default()
+            };
+            let status = reported_status(&template, counters(2, counts), &[member], at(5));
+            let said = conditions(&status);
+            let (progressing, available) = said.split_once(", ").unwrap();
+            assert_eq!(progressing, format!("Progressing=True {reason}"), "{what}");
+            assert_eq!(available.contains("=True"), is_available, "{what}");
         }
     }
 
