@@ -1,11 +1,14 @@
 //! Reports parts of override policies that have no effect: a selector that selects nothing which
-//! is propagated, a rule for no cluster, and a name of a cluster that is not in the fleet.
+//! is propagated, a rule for no cluster, a name of a cluster that is not in the fleet, and a change
+//! of containers in kinds of which it is not known where they have them.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use muster_shared::api::any_policy::AnyOverridePolicy;
+use muster_shared::api::override_policy::{OverrideSpec, Overriders};
 use muster_shared::api::policy::{ClusterAffinity, ResourceSelector};
 use muster_shared::check::listed;
 use muster_shared::controller::Controller;
@@ -21,6 +24,7 @@ use crate::fleet::policy::PolicyKey;
 use crate::fleet::selection::{Strength, Subject, given, may_mean, strength};
 use crate::fleet::template::TemplateKey;
 use crate::fleet::template_event::Lookup;
+use crate::propagation::overrides::path_of_containers;
 
 /// Time after a change of a policy within which what it names may still come.
 const GRACE: Duration = Duration::from_secs(30);
@@ -67,7 +71,10 @@ fn look_through(fleet: &Fleet, key: &PolicyKey) -> Next {
     };
     let idle = idle_selectors(fleet, &policy).into_iter();
     let idle = idle.map(|note| ("NothingSelected", note));
-    for (reason, note) in idle.chain(idle_rules(fleet, &policy)).take(MOST_TOLD) {
+    let idle = idle.chain(idle_rules(fleet, &policy));
+    let unchanged = idle_changes(&policy.spec).into_iter();
+    let unchanged = unchanged.map(|note| ("NothingChanged", note));
+    for (reason, note) in idle.chain(unchanged).take(MOST_TOLD) {
         let about = policy.reference();
         let events = &fleet.events;
         events.publish_about(about, EventType::Warning, reason, note);
@@ -145,6 +152,49 @@ fn idle_rules(fleet: &Fleet, policy: &AnyOverridePolicy) -> Vec<(&'static str, S
     rules.filter_map(told).collect()
 }
 
+/// Returns what is told of the changes of containers in a policy that selects kinds of which it is
+/// not known where they have them: nothing else, or CronJobs, which have some.
+fn idle_changes(spec: &OverrideSpec) -> Vec<String> {
+    let kinds = || spec.resource_selectors.iter().map(|it| it.kind.as_str());
+    let is_known = |kind: &str| path_of_containers(kind).is_some();
+    let has_known = kinds().any(is_known);
+    let idle = kinds().filter(|it| !is_known(it) && (!has_known || *it == "CronJob"));
+    let idle: BTreeSet<&str> = idle.collect();
+    if idle.is_empty() {
+        return Vec::new();
+    }
+    let idle: Vec<&str> = idle.into_iter().collect();
+    let idle = listed(&idle, MOST_NAMED);
+    let is_single = spec.override_rules.is_empty();
+    let told = |(index, (_, overriders)): (usize, (_, &Overriders))| {
+        let field = change_of_containers(overriders)?;
+        let at = if is_single {
+            "spec.overriders".to_owned()
+        } else {
+            format!("spec.overrideRules[{index}].overriders")
+        };
+        Some(format!(
+            "{at}.{field}: changes nothing of {idle}, whose containers are not looked for: name the field of an image by predicate, or \
+             change it by plaintext"
+        ))
+    };
+    spec.rules().enumerate().filter_map(told).collect()
+}
+
+/// Returns the first field of a rule that changes containers wherever a kind has them.
+fn change_of_containers(overriders: &Overriders) -> Option<&'static str> {
+    let mut images = overriders.image_overrider.iter();
+    if images.any(|it| it.predicate.is_none()) {
+        Some("imageOverrider")
+    } else if !overriders.command_overrider.is_empty() {
+        Some("commandOverrider")
+    } else if !overriders.args_overrider.is_empty() {
+        Some("argsOverrider")
+    } else {
+        None
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use kube::Config;
@@ -193,6 +243,42 @@ mod tests {
         for (clusters, expected) in [(None, 0), (Some(("clusters", cluster("m1"))), 1)] {
             let stand = Stand::followed(clusters).await;
             assert_eq!(idle_rules(&stand.fleet, &policy).len(), expected);
+        }
+    }
+
+    #[test]
+    fn changes_of_containers_are_told_where_it_is_not_known_where_these_are() {
+        let image = json!({"component": "Registry", "operator": "replace", "value": "eu.example"});
+        let mut placed = image.clone();
+        placed["predicate"] = json!({"path": "/spec/image"});
+        let arguments = json!({"containerName": "c", "operator": "add", "value": ["-v"]});
+        let images = &("imageOverrider", image);
+        let (at_a_path, args) = (&("imageOverrider", placed), &("argsOverrider", arguments));
+        for (kinds, (field, change), expected) in [
+            (&["CronJob"][..], images, Some("CronJob")),
+            (&["CronJob"], at_a_path, None),
+            (&["CronJob"], args, Some("CronJob")),
+            (&["Job", "CronJob"], images, Some("CronJob")),
+            (&["Widget"], images, Some("Widget")),
+            (&["Job", "Widget"], images, None),
+            (&["Deployment"], images, None),
+            (&[], images, None),
+        ] {
+            let selectors = kinds
+                .iter()
+                .map(|it| json!({"apiVersion": "v1", "kind": it}));
+            let selectors: Vec<_> = selectors.collect();
+            let rules = [json!({"overriders": {(*field): [change]}})];
+            let spec = json!({"resourceSelectors": selectors, "overrideRules": rules});
+            let told = idle_changes(&serde_json::from_value(spec).unwrap());
+            let expected = expected.map(|idle| {
+                format!("spec.overrideRules[0].overriders.{field}: changes nothing of {idle}, ")
+            });
+            let is_told = expected.iter().all(|it| told[0].starts_with(it));
+            assert!(
+                is_told && told.len() == expected.iter().len(),
+                "{kinds:?}: {told:?}"
+            );
         }
     }
 

@@ -8,18 +8,23 @@ use serde_json::{Map, Value, json};
 use super::limits::Room;
 use super::{image, pointer};
 
-/// Returns the containers (not the init containers) of a Pod, or of the pod template of a kind that
-/// has one. Other kinds have none (Karmada behaviour).
-fn containers(manifest: &mut Value) -> impl Iterator<Item = &mut Map<String, Value>> {
-    let path = match manifest["kind"].as_str() {
-        Some("Pod") => "/spec/containers",
-        Some("Deployment" | "ReplicaSet" | "DaemonSet" | "StatefulSet" | "Job") => {
-            "/spec/template/spec/containers"
+/// Returns where objects of a kind have their containers (not the init containers): a Pod, or a
+/// kind with a pod template. `None` for other kinds (Karmada behaviour).
+pub fn path_of_containers(kind: &str) -> Option<&'static str> {
+    match kind {
+        "Pod" => Some("/spec/containers"),
+        "Deployment" | "ReplicaSet" | "DaemonSet" | "StatefulSet" | "Job" => {
+            Some("/spec/template/spec/containers")
         }
-        _ => "/-",
-    };
+        _ => None,
+    }
+}
+
+/// Returns the containers of an object; none where it is not known where they are.
+fn containers(manifest: &mut Value) -> impl Iterator<Item = &mut Map<String, Value>> {
+    let path = manifest["kind"].as_str().and_then(path_of_containers);
     manifest
-        .pointer_mut(path)
+        .pointer_mut(path.unwrap_or("/-"))
         .and_then(Value::as_array_mut)
         .into_iter()
         .flatten()
