@@ -269,7 +269,9 @@ impl Detector {
         let Some(claim) = claim else {
             // A template without a policy waits; the policy that comes looks for it.
             let Some(policy) = self.match_policy(subject) else {
-                self.accept(key);
+                if !self.report_undivided(key, &template) {
+                    self.accept(key);
+                }
                 return Ok(Next::Done);
             };
             return self.apply(key, &template, &policy, changed).await;
@@ -444,11 +446,49 @@ impl Detector {
 
     /// Forgets why no binding could be made of a template.
     fn accept(&self, key: &TemplateKey) {
-        let mut memory = self.memory();
-        memory.told.remove(key);
-        if let Some(policy) = memory.refused.clear(key) {
+        self.memory().told.remove(key);
+        self.forget_refusal(key);
+    }
+
+    /// Forgets for the status of a policy why no binding could be made of a template.
+    fn forget_refusal(&self, key: &TemplateKey) {
+        let refused = self.memory().refused.clear(key);
+        if let Some(policy) = refused {
             self.reports.add(policy);
         }
+    }
+
+    /// Tells the owner of a template without a policy that nobody divides its replicas, which
+    /// somebody has changed since its policy went: once for each number. Returns whether it is so.
+    fn report_undivided(&self, key: &TemplateKey, template: &Template) -> bool {
+        let Some(note) = self.undivided(key, template) else {
+            return false;
+        };
+        self.forget_refusal(key);
+        if self.memory().is_update(key, &note) {
+            let (events, about) = (&self.fleet.events, template.reference(key));
+            events.publish_about(about, EventType::Warning, "ApplyPolicyFailed", note);
+        }
+        true
+    }
+
+    /// Returns what is told of a template without a policy that asks for other replicas than were
+    /// divided when it had one.
+    fn undivided(&self, key: &TemplateKey, template: &Template) -> Option<String> {
+        let held = self.binding_of(key, template)?;
+        let spec = &held.spec;
+        let is_placed = spec.placement.is_some() && spec.components.is_empty();
+        if !is_placed || !template.is_ahead_of(&held.metadata) {
+            return None;
+        }
+        let object = template.object(&key.kind);
+        let wanted = self.fleet.interpreters.replicas(&object).ok()??.replicas;
+        let divided = spec.replicas;
+        (wanted != divided).then(|| {
+            format!(
+                "asks for {wanted} replicas, and no policy selects it any more: its clusters keep the {divided} that were divided last"
+            )
+        })
     }
 
     /// Notes for the status of a policy why no binding could be made of a template.
@@ -487,7 +527,41 @@ fn is_unanswered(seen: Instant, began: Instant) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::fleet::template::TEMPLATE_FINGERPRINT;
+    use crate::fleet::testing::{Stand, binding, deployment, pass};
+
+    #[tokio::test(start_paused = true)]
+    async fn replicas_that_are_changed_after_the_policy_went_are_told_to_be_divided_by_nobody() {
+        for (what, replicas, is_made_here, expected) in [
+            ("scaled", 4, true, 1),
+            ("edited otherwise", 2, true, 0),
+            ("of a binding that somebody made", 4, false, 0),
+        ] {
+            let mut bound = binding();
+            if is_made_here {
+                bound["metadata"]["annotations"] = json!({ TEMPLATE_FINGERPRINT: "former" });
+            }
+            let objects = [
+                ("deployments", deployment(replicas)),
+                ("resourcebindings", bound),
+            ];
+            let mut stand = Stand::new(objects);
+            stand.api.serve_deployments();
+            start(&stand.fleet, &mut stand.tasks);
+            stand.follow().await;
+            pass(30).await;
+            let mut edited = deployment(replicas);
+            edited["metadata"]["labels"] = json!({"team": "a"});
+            stand.api.put("deployments", edited);
+            pass(30).await;
+            let told = stand.api.told().await.into_iter();
+            let told = told.filter(|(_, reason)| reason == "ApplyPolicyFailed");
+            assert_eq!(told.count(), expected, "{what}");
+        }
+    }
 
     #[test]
     fn changes_from_long_before_a_takeover_have_been_answered() {
