@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_interpreter::Dependency;
+use muster_interpreter::{Dependency, Operation};
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::controller::Controller;
 use muster_shared::events::EventType;
@@ -208,7 +208,10 @@ impl Distributor {
                 self.templates.add(template);
             }
             return match binding {
-                Some(binding) => release(fleet, &key, &binding).await,
+                Some(binding) => {
+                    self.report_cluster_wide(fleet, &binding);
+                    release(fleet, &key, &binding).await
+                }
                 None => Ok(Next::Done),
             };
         };
@@ -443,6 +446,27 @@ impl Distributor {
         }
     }
 
+    /// Tells the owner of a resource without a namespace, once, that what it refers to does not go
+    /// along with it, although its policy asks for that and its kind has a rule for what that is.
+    fn report_cluster_wide(&self, fleet: &Fleet, binding: &AnyBinding) {
+        let resource = &binding.spec.resource;
+        let (version, kind) = (&resource.api_version, &resource.kind);
+        let is_asked = binding.spec.propagate_deps
+            && binding.metadata.namespace.is_none()
+            && binding.metadata.deletion_timestamp.is_none();
+        let has_rule = |operation| fleet.interpreters.has(version, kind, operation);
+        if !is_asked || !has_rule(Operation::InterpretDependency) {
+            return;
+        }
+        let note = "lies in no namespace, so that what it refers to does not go along with it (propagateDeps): place that by a policy of its own";
+        let key = TemplateKey::of(resource);
+        let known = self.told.lock().insert(key, note.to_owned());
+        if known.as_deref() != Some(note) {
+            let reason = "DependenciesStayBehind";
+            fleet.publish(binding, EventType::Warning, reason, note.to_owned());
+        }
+    }
+
     /// Tells the owner of a template: once, until there is something else to tell.
     fn report(
         &self,
@@ -546,16 +570,40 @@ mod tests {
         stand
     }
 
-    #[test]
-    fn a_binding_without_a_namespace_takes_nothing_along() {
-        let binding = json!({
-            "metadata": {"name": "ca-clusterissuer"},
+    #[tokio::test(start_paused = true)]
+    async fn a_binding_without_a_namespace_takes_nothing_along_and_says_so_once() {
+        let script = "function GetDependencies(object) return {} end";
+        let rule = json!({
+            "metadata": {"name": "issuers"},
             "spec": {
-                "resource": {"apiVersion": "cert-manager.io/v1", "kind": "ClusterIssuer", "name": "ca"},
-                "propagateDeps": true,
+                "target": {"apiVersion": "cert-manager.io/v1", "kind": "ClusterIssuer"},
+                "customizations": {"dependencyInterpretation": {"luaScript": script}},
             },
         });
-        assert!(!refers(&serde_json::from_value(binding).unwrap()));
+        let rule = ("resourceinterpretercustomizations", rule);
+        for (takes_along, rule, expected) in [
+            (true, Some(rule.clone()), 1),
+            (false, Some(rule), 0),
+            (true, None, 0),
+        ] {
+            let mut bound = json!({
+                "metadata": {"name": "ca-clusterissuer"},
+                "spec": {
+                    "resource": {"apiVersion": "cert-manager.io/v1", "kind": "ClusterIssuer", "name": "ca"},
+                    "propagateDeps": takes_along,
+                },
+            });
+            assert!(!refers(&serde_json::from_value(bound.clone()).unwrap()));
+            let binding = ("clusterresourcebindings", bound.clone());
+            let stand = stand_with(rule.into_iter().chain([binding])).await;
+            bound["metadata"]["generation"] = json!(2);
+            stand.api.put("clusterresourcebindings", bound);
+            pass(10).await;
+            let told = stand.api.told().await.into_iter();
+            let told =
+                told.filter(|it| it.1 == "DependenciesStayBehind" && it.0 == "ca-clusterissuer");
+            assert_eq!(told.count(), expected, "{takes_along}");
+        }
     }
 
     #[test]
