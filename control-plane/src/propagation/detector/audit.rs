@@ -49,6 +49,9 @@ pub trait Facts {
     fn is_out_of_reach(&self, kind: &Kind) -> bool;
     /// Returns whether a selector finds any template; `None` when it is not known.
     fn finds(&self, selector: &ResourceSelector) -> Option<bool>;
+    /// Returns the one template that a selector names and the policy that has it, if that is
+    /// another one.
+    fn claimed_by(&self, selector: &ResourceSelector) -> Option<(String, String)>;
     /// Returns whether there is a cluster of this name, or might be.
     fn has_cluster(&self, name: &str) -> bool;
     /// Returns whether there is an override policy of this name where the policy looks for it, or
@@ -259,9 +262,18 @@ pub fn missing(spec: &PropagationSpec, scope: &Scope, facts: &impl Facts) -> Vec
                 "lies in no namespace: only a ClusterPropagationPolicy selects it",
             ),
             KindState::Listed => {
-                if index < MOST_COMPARED && facts.finds(selector) == Some(false) {
+                if index >= MOST_COMPARED {
+                    continue;
+                }
+                if facts.finds(selector) == Some(false) {
                     let note = format!("{at}: selects no {named} that there is");
                     add("NothingSelected", note);
+                } else if let Some((template, other)) = facts.claimed_by(selector) {
+                    let note = format!(
+                        "{at}: {template} belongs to {other}, and goes by that one: preemption Always takes over what a policy of lower \
+                         priority has, and for a policy of a namespace what one of the whole fleet has"
+                    );
+                    add("ClaimedByAnotherPolicy", note);
                 }
                 continue;
             }

@@ -19,7 +19,8 @@ use tokio::time::Instant;
 
 use super::audit::{self, Facts, Finding};
 use super::controller::Detector;
-use super::select::reaches;
+use super::select::{reaches, selects};
+use crate::fleet::claim::Claim;
 use crate::fleet::policy::{Policy, PolicyKey};
 use crate::fleet::selection::{Strength, Subject, strength};
 use crate::fleet::template::{Kind, TemplateKey};
@@ -306,6 +307,24 @@ impl Facts for Now<'_> {
         Some(found.is_some())
     }
 
+    fn claimed_by(&self, selector: &ResourceSelector) -> Option<(String, String)> {
+        let (detector, own) = (self.detector, self.policy.key());
+        let kind = Kind::new(&*selector.api_version, &*selector.kind);
+        let key = detector.named_by(selector, &kind, own.namespace_of(selector))?;
+        let Lookup::Found(template) = detector.fleet.templates.get(&key) else {
+            return None;
+        };
+        if !selects(self.policy, Subject::of(&key.kind, &template)) {
+            return None;
+        }
+        let claim = Claim::on(&*template);
+        let other = claim.or_else(|| detector.claim_of_binding(&key, &template));
+        let other = other.filter(|it| it.policy != own)?.policy;
+        // A claim of a policy that is gone is about to be taken off.
+        let is_held = detector.policy(&other).is_some_and(|it| !it.is_deleting());
+        is_held.then(|| (key.to_string(), other.to_string()))
+    }
+
     fn has_cluster(&self, name: &str) -> bool {
         let clusters = &self.detector.fleet.clusters;
         clusters.presence(None, name).may_exist()
@@ -377,6 +396,34 @@ mod tests {
             .api
             .condition("propagationpolicies", "typo", "Effective");
         assert_eq!(effective["reason"], "NothingSelected", "{effective}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_policy_that_names_what_another_one_has_says_so_until_it_gets_it() {
+        let mut late = testing::policy();
+        late["metadata"]["name"] = json!("late");
+        late["metadata"]["uid"] = json!("late");
+        late["metadata"]["labels"] = json!({"propagationpolicy.karmada.io/permanent-id": "late"});
+        late["spec"]["resourceSelectors"][0]["name"] = json!("web");
+        let policies = [late, testing::policy()].map(|it| ("propagationpolicies", it));
+        let mut template = testing::claimed(testing::deployment(2));
+        template["metadata"]["uid"] = json!("t");
+        template["metadata"]["generation"] = json!(1);
+        let objects = policies.into_iter().chain([("deployments", template)]);
+        let mut stand = Stand::new(objects);
+        detect(&mut stand).await;
+        let reason = |policy: &str| {
+            let effective = stand
+                .api
+                .condition("propagationpolicies", policy, "Effective");
+            effective["reason"].clone()
+        };
+        pass(120).await;
+        assert_eq!(reason("late"), "ClaimedByAnotherPolicy");
+        assert_eq!(reason("web"), "AllPartsHaveEffect");
+        stand.api.delete("propagationpolicies", "shop", "web");
+        pass(300).await;
+        assert_eq!(reason("late"), "AllPartsHaveEffect");
     }
 
     #[test]

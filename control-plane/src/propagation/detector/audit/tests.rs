@@ -123,8 +123,8 @@ fn thousands_of_findings_are_told_as_a_few() {
     assert!(found[MOST_TOLD].note.starts_with("9992 more"), "{found:?}");
 }
 
-/// A fleet with Deployments `web`, ClusterRoles out of reach and no other object, cluster `m1` and
-/// class `high`.
+/// A fleet with Deployments `web`, and `api` of another policy, ClusterRoles out of reach and no
+/// other object, cluster `m1` and class `high`.
 struct Fleet;
 
 impl Facts for Fleet {
@@ -143,7 +143,11 @@ impl Facts for Fleet {
         kind.kind == "ClusterRole"
     }
     fn finds(&self, selector: &ResourceSelector) -> Option<bool> {
-        Some(selector.name.as_deref() == Some("web"))
+        Some(matches!(selector.name.as_deref(), Some("web" | "api")))
+    }
+    fn claimed_by(&self, selector: &ResourceSelector) -> Option<(String, String)> {
+        let is_claimed = selector.name.as_deref() == Some("api");
+        is_claimed.then(|| ("Deployment shop/api".to_owned(), "another".to_owned()))
     }
     fn has_cluster(&self, name: &str) -> bool {
         name == "m1"
@@ -189,6 +193,7 @@ fn what_the_fleet_lacks_is_found_with_what_to_do() {
     for (api_version, kind, name, expected) in [
         ("apps/v1", "Deployment", "web", ""),
         ("apps/v1", "Deployment", "wbe", "NothingSelected"),
+        ("apps/v1", "Deployment", "api", "ClaimedByAnotherPolicy"),
         ("example.com/v1", "Gizmo", "g", "UnknownKind"),
         (reviews, "TokenReview", "t", "KindNotPropagated"),
         ("example.com/v1", "Broken", "b", "KindNotListed"),
