@@ -27,8 +27,9 @@ const NOT_REACHABLE: &str = "ClusterNotReachable";
 /// Maximum number of clusters that a condition names.
 const MOST_NAMED: usize = 10;
 
-/// Counters of copies that are known to run: 0 on a silent cluster.
-const KNOWN_TO_RUN: [&str; 7] = [
+/// Counters of copies that are known to run: 0 on a silent cluster. The last ones are those of
+/// kinds of Kruise and Ray.
+const KNOWN_TO_RUN: [&str; 11] = [
     "readyReplicas",
     "availableReplicas",
     "numberReady",
@@ -36,6 +37,10 @@ const KNOWN_TO_RUN: [&str; 7] = [
     "currentHealthy",
     "disruptionsAllowed",
     "ready",
+    "updatedReadyReplicas",
+    "readyPods",
+    "readyWorkerReplicas",
+    "availableWorkerReplicas",
 ];
 /// Counters of copies that are not available, each with the counter of all copies.
 const UNAVAILABLE: [(&str, &str); 2] = [

@@ -157,3 +157,25 @@ fn copies_on_silent_clusters_exist_and_are_neither_ready_nor_available() {
         assert_eq!(found, expected, "{kind} with {silent_ones:?} silent");
     }
 }
+
+#[test]
+fn what_kinds_of_other_projects_count_as_ready_on_a_silent_cluster_is_not_either() {
+    for (reported, expected) in [
+        (
+            json!({ "replicas": 2, "updatedReplicas": 2, "updatedReadyReplicas": 2 }),
+            json!({ "replicas": 2, "updatedReplicas": 2, "updatedReadyReplicas": 0, "unavailableReplicas": 2 }),
+        ),
+        (
+            json!({ "matchedPods": 2, "readyPods": 2 }),
+            json!({ "matchedPods": 2, "readyPods": 0 }),
+        ),
+        (
+            json!({ "desiredWorkerReplicas": 2, "readyWorkerReplicas": 2, "availableWorkerReplicas": 2 }),
+            json!({ "desiredWorkerReplicas": 2, "readyWorkerReplicas": 0, "availableWorkerReplicas": 0 }),
+        ),
+    ] {
+        let reported = items(&json!([{ "clusterName": "m1", "status": reported }]));
+        let found = counted(&reported, &silent(&["m1"]));
+        assert_eq!(found[0].status.as_ref().unwrap().0, expected);
+    }
+}
