@@ -272,13 +272,53 @@ pub fn render_plain(
     works.into_iter().collect()
 }
 
-/// Removes what lets the member delete a finished Job on its own: the agent would make it again
-/// (Karmada: the same).
+/// Fields that let a member delete what is finished, beside that of Jobs: API version, kinds,
+/// parent and name.
+///
+/// That of a `SparkApplication` is not among them: its operator starts one anew whose spec changes.
+const LIFETIMES: [(&str, &[&str], &str, &str); 4] = [
+    (
+        "apps.kruise.io/v1alpha1",
+        &["BroadcastJob"],
+        "/spec/completionPolicy",
+        TTL,
+    ),
+    (
+        "argoproj.io/v1alpha1",
+        &["Workflow"],
+        "/spec",
+        "ttlStrategy",
+    ),
+    ("jobset.x-k8s.io/v1alpha2", &["JobSet"], "/spec", TTL),
+    ("kubeflow.org/v1", &KUBEFLOW, "/spec/runPolicy", TTL),
+];
+
+/// What the training operator runs.
+const KUBEFLOW: [&str; 6] = [
+    "JAXJob",
+    "MPIJob",
+    "PaddleJob",
+    "PyTorchJob",
+    "TFJob",
+    "XGBoostJob",
+];
+
+const TTL: &str = "ttlSecondsAfterFinished";
+
+/// Removes what lets the member delete a finished task on its own: the agent would make it again,
+/// and it would run again (Karmada: only that of Jobs).
 fn keep_when_finished(manifest: &mut Value) {
-    if manifest["kind"] == "Job"
-        && let Some(spec) = manifest["spec"].as_object_mut()
-    {
-        spec.remove("ttlSecondsAfterFinished");
+    let (version, kind) = (&manifest["apiVersion"], &manifest["kind"]);
+    let named = LIFETIMES
+        .iter()
+        .find(|(of, kinds, ..)| version == of && kinds.iter().any(|one| kind == one));
+    let (parent, field) = match named {
+        Some((.., parent, field)) => (*parent, *field),
+        None if kind == "Job" => ("/spec", TTL),
+        None => return,
+    };
+    if let Some(Value::Object(parent)) = manifest.pointer_mut(parent) {
+        parent.remove(field);
     }
 }
 

@@ -65,6 +65,62 @@ fn an_override_does_not_bring_back_what_lets_a_member_delete_a_finished_job() {
 }
 
 #[test]
+fn no_member_deletes_a_finished_task_on_its_own() {
+    let ttl = json!({ "ttlSecondsAfterFinished": 60 });
+    let kept = |spec: Value| (spec.clone(), spec);
+    for (version, kind, (given, expected)) in [
+        ("batch/v1", "Job", (ttl.clone(), json!({}))),
+        ("batch.volcano.sh/v1alpha1", "Job", (ttl.clone(), json!({}))),
+        (
+            "jobset.x-k8s.io/v1alpha2",
+            "JobSet",
+            (ttl.clone(), json!({})),
+        ),
+        (
+            "argoproj.io/v1alpha1",
+            "Workflow",
+            (
+                json!({ "ttlStrategy": { "secondsAfterSuccess": 5 }, "entrypoint": "main" }),
+                json!({ "entrypoint": "main" }),
+            ),
+        ),
+        (
+            "kubeflow.org/v1",
+            "TFJob",
+            (
+                json!({ "runPolicy": { "ttlSecondsAfterFinished": 60, "backoffLimit": 2 } }),
+                json!({ "runPolicy": { "backoffLimit": 2 } }),
+            ),
+        ),
+        (
+            "apps.kruise.io/v1alpha1",
+            "BroadcastJob",
+            (
+                json!({ "completionPolicy": { "type": "Always", "ttlSecondsAfterFinished": 60 } }),
+                json!({ "completionPolicy": { "type": "Always" } }),
+            ),
+        ),
+        // Its launcher goes, and not the whole.
+        (
+            "kubeflow.org/v2beta1",
+            "MPIJob",
+            kept(json!({ "runPolicy": { "ttlSecondsAfterFinished": 60 } })),
+        ),
+        // It removes the cluster that it ran on.
+        ("ray.io/v1", "RayJob", kept(ttl.clone())),
+        ("kubeflow.org/v1", "PyTorchJob", kept(json!({}))),
+    ] {
+        let template = json!({
+            "apiVersion": version, "kind": kind,
+            "metadata": { "name": "once", "namespace": "shop" }, "spec": given,
+        });
+        for work in overridden(&template, |_, _| {}) {
+            assert_eq!(work.manifest["spec"], expected, "{version} {kind}");
+        }
+    }
+}
+
+#[test]
 fn an_override_finds_what_the_fleet_api_filled_in_and_no_member_gets_it() {
     let revision = "deployment.kubernetes.io/revision";
     let revised = json!({ "annotations": { revision: "1" } });
