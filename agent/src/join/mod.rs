@@ -54,9 +54,10 @@ pub struct Telling {
     pub events: Events,
 }
 
-/// Registers the member, and steps back while the control plane says that the member has another
-/// Cluster (the agent's role may permit to read only its own Cluster, so the control plane checks
-/// that). Ends before shutdown only after a final refusal.
+/// Registers the member, and does so again when its Cluster was deleted and made again. Steps back
+/// while the control plane says that the member has another Cluster (the agent's role may permit to
+/// read only its own Cluster, so the control plane checks that). Ends before shutdown only after a
+/// final refusal.
 ///
 /// The statement of the control plane never ends the agent: without an agent the member would be
 /// evacuated, because of a mistake or of another cluster that claims its identity.
@@ -77,8 +78,13 @@ pub async fn run(
         let wake = Arc::clone(&news);
         clusters.on_change(move |_| wake.notify_one());
         loop {
+            let known = clusters.get(None, name);
+            let known = known.and_then(|cluster| cluster.metadata.uid.clone());
             keep_trying(&registration, &clusters, &telling, &news).await?;
-            let problem = doubt(&clusters, name, &news).await;
+            let problem = match changed(&clusters, name, known.as_deref(), &news).await {
+                Again::Unclaimed => continue,
+                Again::Doubt(problem) => problem,
+            };
             step_back(&telling.join_state);
             let words = format!("{problem}; the member reports, and applies nothing until then");
             telling.health.ready("registration", Err(words));
@@ -185,13 +191,40 @@ async fn keep_trying(
     Ok(())
 }
 
-/// Waits until the Cluster has a statement that the member is registered under another name, and
-/// returns it.
-async fn doubt(clusters: &Informer<Cluster>, name: &str, news: &Notify) -> String {
+/// Reason to register a member again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Again {
+    /// The Cluster was deleted and made again without an id, by a tool that applies it for example.
+    /// It lacks what the flags of the agent say, too.
+    Unclaimed,
+    /// The control plane says that the member is registered under another name.
+    Doubt(String),
+}
+
+/// Returns why a member has to be registered again, by its Cluster; `None` if it has not. `known`
+/// is the uid of the Cluster that it was registered with: a role that permits no change of the
+/// Cluster leaves that one without an id.
+fn again(cluster: &Cluster, known: Option<&str>) -> Option<Again> {
+    if let Some(problem) = identity::twin(cluster) {
+        return Some(Again::Doubt(problem));
+    }
+    let metadata = &cluster.metadata;
+    let is_unclaimed = cluster.spec.id.as_deref().is_none_or(str::is_empty);
+    let is_another = metadata.uid.as_deref() != known && metadata.deletion_timestamp.is_none();
+    (is_unclaimed && is_another).then_some(Again::Unclaimed)
+}
+
+/// Waits until the Cluster requires that the member is registered again, and returns why.
+async fn changed(
+    clusters: &Informer<Cluster>,
+    name: &str,
+    known: Option<&str>,
+    news: &Notify,
+) -> Again {
     loop {
         let cluster = clusters.get(None, name);
-        if let Some(problem) = cluster.and_then(|cluster| identity::twin(&cluster)) {
-            return problem;
+        if let Some(reason) = cluster.and_then(|cluster| again(&cluster, known)) {
+            return reason;
         }
         news.notified().await;
     }
@@ -210,4 +243,38 @@ fn step_back(join_state: &watch::Sender<JoinState>) {
     join_state.send_if_modified(|join_state| {
         std::mem::replace(join_state, JoinState::Registered) != JoinState::Registered
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_member_is_registered_again_where_its_cluster_is_another_one_or_is_doubted() {
+        let doubt = json!([{
+            "type": "UniqueIdentity", "status": "False", "reason": "r", "message": "registered as m0",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }]);
+        let (none, deleted) = (json!([]), Some("2026-01-01T00:00:00Z"));
+        let doubted = || Some(Again::Doubt("registered as m0".to_owned()));
+        let unclaimed = || Some(Again::Unclaimed);
+        for (what, uid, id, deleted, conditions, expected) in [
+            ("the same", "1", "a", None, &none, None),
+            ("made again, with the id", "2", "a", None, &none, None),
+            ("made again", "2", "", None, &none, unclaimed()),
+            ("it cannot be claimed", "1", "", None, &none, None),
+            ("another that is deleted", "2", "", deleted, &none, None),
+            ("doubted", "1", "a", None, &doubt, doubted()),
+        ] {
+            let metadata: Value = json!({"name": "m1", "uid": uid, "deletionTimestamp": deleted});
+            let cluster: Cluster = serde_json::from_value(json!({
+                "metadata": metadata, "spec": {"syncMode": "Pull", "id": id},
+                "status": {"conditions": conditions},
+            }))
+            .unwrap();
+            assert_eq!(again(&cluster, Some("1")), expected, "{what}");
+        }
+    }
 }

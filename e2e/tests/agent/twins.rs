@@ -1,5 +1,5 @@
 //! A member that is registered already, under another name, where the agent may see no Cluster but
-//! its own.
+//! its own; and one whose Cluster is made anew.
 
 use muster_control_plane::settings::Settings;
 use muster_e2e::harness::objects::{create, delete};
@@ -9,7 +9,7 @@ use muster_shared::k8s::{Api, Namespace, ResourceExt};
 use muster_shared::settings::BindAddress;
 use serde_json::json;
 
-use crate::agent::bench::{Bench, MEMBER, condition, renewed, until};
+use crate::agent::bench::{AGENTS, Bench, MEMBER, condition, renewed, until};
 
 const OTHER: &str = "m0";
 /// The condition of a Cluster whose member is registered under another name.
@@ -94,5 +94,25 @@ async fn a_member_at_work_is_not_driven_out_by_a_cluster_that_claims_its_id() {
     bench.applied("a", "True").await;
     let member = bench.clusters().get(MEMBER).await.unwrap();
     assert_eq!(condition(&member, "UniqueIdentity"), None);
+    assert!(!agent.is_finished());
+}
+
+#[tokio::test]
+async fn a_cluster_that_is_deleted_and_made_again_gets_the_id_and_the_place_of_its_agent_again() {
+    let bench = Bench::start().await;
+    let agent = bench.agent_in(&[AGENTS], |settings| settings.cluster_region = "eu".into());
+    let first = bench.joined().await;
+    delete(&bench.clusters(), MEMBER).await;
+    let bare = json!({"metadata": {"name": MEMBER}, "spec": {"syncMode": "Pull"}});
+    let second: Cluster = create(&bench.clusters(), bare).await;
+    assert_ne!(first.uid(), second.uid());
+    let what = "its agent registers it again";
+    let again = until(&bench.clusters(), MEMBER, what, |cluster| {
+        cluster.spec.id == first.spec.id
+    })
+    .await;
+    assert_eq!(again.uid(), second.uid());
+    assert_eq!(again.spec.region.as_deref(), Some("eu"));
+    assert_eq!(again.spec.api_endpoint, first.spec.api_endpoint);
     assert!(!agent.is_finished());
 }
