@@ -93,6 +93,8 @@ def test_bootstrap():
     assert f"--discovery-token-ca-cert-hash={pin}" in arguments(agent(fleet={**JOINING, "caHash": [pin]})), "the authority can be pinned"
     assert "caHash" in refused(AGENT, {**VALUES, "fleet": {**JOINING, "caHash": ["sha256:1"]}}), "by a hash and nothing else"
     assert bootstrap_kubeconfig({**JOINING, "token": ""})["users"][0]["user"] == {}, "an upgrade without the token leaves the rest"
+    pods = [container(agent(fleet={**JOINING, **other}))[0]["spec"]["template"] for other in ({}, {"token": ""}, {"server": "https://other.example.com"})]
+    assert pods[0] == pods[1] != pods[2], "and restarts no agent, as another address does"
 
 
 def test_several_addresses_of_the_fleet():

@@ -1,11 +1,13 @@
 //! Obtains the agent's credentials with a bootstrap kubeconfig (`--bootstrap-kubeconfig`): when
-//! none are stored, and when the stored certificate has expired.
+//! none are stored, when the stored certificate has expired, and when the kubeconfig leads to
+//! another server that does not accept it.
 //!
 //! The bootstrap credentials create one signing request and read its answer, and are used for
 //! nothing else. The issued certificate is stored in the Secret of the member in which
 //! [`Rotation`](super::Rotation) renews it. The Secret is read before each step, because another
 //! agent of the member may be faster.
 
+mod moved;
 mod pins;
 mod reporting;
 
@@ -176,6 +178,12 @@ impl Bootstrap {
             Ok(way) => way,
             Err(error) => return Err(Error::Kubeconfig(why, error)),
         };
+        if asked.is_none()
+            && matches!(why, Reason::Moved { .. })
+            && let Some(config) = self.accepted(secret.as_ref(), &way).await
+        {
+            return Ok(config);
+        }
         let (certificate, key) = self.ask(asked, why).await?;
         let document = way_of(&way).with_certificate(&self.cluster, &certificate, key.as_bytes());
         let document = serde_saphyr::to_string(&document);

@@ -228,6 +228,31 @@ async fn a_running_agent_follows_its_bootstrap_kubeconfig_to_a_proxy() {
     assert_eq!(bench.number_of_requests().await, 1);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_needs_no_token_for_another_address_of_its_fleet() {
+    let bench = Bench::start("address").await;
+    let kubeconfig = bench.bootstrap().await;
+    let agent = bench.by_bootstrap(&kubeconfig, |_| {}).await;
+    bench.is_ready().await;
+    let before = bench.is_stored().await;
+    agent.stop().await.unwrap();
+
+    let mut changed: Value = serde_saphyr::from_str(&kubeconfig).unwrap();
+    let server = &mut changed["clusters"][0]["cluster"]["server"];
+    let address = server.as_str().unwrap().replace("127.0.0.1", "localhost");
+    *server = address.clone().into();
+    changed["users"][0]["user"] = serde_json::json!({});
+    let changed = serde_saphyr::to_string(&changed).unwrap();
+    let again = Timestamp::now();
+    let _agent = bench.by_bootstrap(&changed, |_| {}).await;
+    bench.is_beating_after(again).await;
+    let is_moved =
+        |secret: &Secret| text(secret).is_some_and(|it| it.contains(address.trim_end_matches('/')));
+    let after = until(&bench.secrets(), SECRET, "the address is stored", is_moved).await;
+    assert_eq!(end(&before), end(&after));
+    assert_eq!(bench.number_of_requests().await, 1);
+}
+
 /// Returns the kubeconfig of a bench whose fleet is about to have another authority: it trusts
 /// both.
 fn with_another_authority(kubeconfig: &str) -> String {
