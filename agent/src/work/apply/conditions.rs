@@ -56,6 +56,8 @@ pub struct Failures {
     pub terminating: Vec<String>,
     /// Time since which the first of them is.
     pub since: Option<Timestamp>,
+    /// Messages about objects that are applied without fields that the member does not know.
+    pub left_out: Vec<String>,
 }
 
 impl Failures {
@@ -100,6 +102,7 @@ pub fn applied(total: usize, failures: &Failures, now: Timestamp) -> Condition {
         unapplied,
         unremoved,
         terminating,
+        left_out,
         ..
     } = failures;
     let message = match (unapplied.is_empty(), unremoved.is_empty()) {
@@ -109,7 +112,13 @@ pub fn applied(total: usize, failures: &Failures, now: Timestamp) -> Condition {
         }
         (true, true) => {
             let message = "Manifest has been successfully applied";
-            return conditions::new(APPLIED, TRUE, "AppliedSuccessful", message, now);
+            let message = if left_out.is_empty() {
+                message.to_owned()
+            } else {
+                let fields = aggregate(left_out);
+                format!("{message}, but for fields that the member does not know: {fields}")
+            };
+            return conditions::new(APPLIED, TRUE, "AppliedSuccessful", &message, now);
         }
         (false, true) => not_applied(total, unapplied),
         (true, false) => not_removed(unremoved),
@@ -234,6 +243,21 @@ mod tests {
             let condition = applied(total, &failures, Timestamp::UNIX_EPOCH);
             assert_eq!(condition.status, status);
             assert_eq!(condition.message, message);
+        }
+    }
+
+    #[test]
+    fn fields_that_the_member_has_left_out_are_named_where_all_else_is_applied() {
+        let failures = |unapplied: &[&str]| Failures {
+            unapplied: unapplied.iter().map(|text| (*text).to_owned()).collect(),
+            left_out: vec!["Service a: .spec.x".to_owned()],
+            ..Failures::default()
+        };
+        let named = "Manifest has been successfully applied, but for fields that the member does not know: Service a: .spec.x";
+        let failed = "Failed to apply all manifests (1/2): b";
+        for (unapplied, status, message) in [(&[][..], TRUE, named), (&["b"], FALSE, failed)] {
+            let condition = applied(2, &failures(unapplied), Timestamp::UNIX_EPOCH);
+            assert_eq!((&*condition.status, &*condition.message), (status, message));
         }
     }
 

@@ -219,6 +219,7 @@ impl Applier {
             return Ok(Next::Done);
         }
         let now = self.clock.now();
+        failures.left_out = self.left_out(&work);
         let applied = conditions::applied(total, &failures, now);
         let (contended, again) = self.store.waits.contended(&name);
         let contended = conditions::contended(conditions_of(&work), &contended, now);
@@ -306,6 +307,14 @@ impl Applier {
         }
         self.note_applied(&work.name_any(), key, manifest, &outcome);
         outcome.map(|applied| applied.change)
+    }
+
+    /// Returns messages about the objects of a Work that are in the member without fields that it
+    /// does not know.
+    fn left_out(&self, work: &Work) -> Vec<String> {
+        let drift = &self.objects.drift;
+        let words = |key: ObjectKey| Some(format!("{key}: {}", drift.words(&key)?));
+        keys(work).filter_map(|(_, key, _)| words(key)).collect()
     }
 
     /// Notes the result of one apply: in the statuses of objects, the metrics and the log.

@@ -143,8 +143,16 @@ impl Drift {
     pub fn left_out(&self, key: &ObjectKey, desired: &Value, answer: &Value, words: &str) -> bool {
         let due = Instant::now() + LEFT_OUT_PAUSE;
         let pair = Pair::of(desired, answer).leaving_out(words, due);
-        let before = self.state.lock().normalized.set(key, Some(pair));
+        let normalized = &mut self.state.lock().normalized;
+        let before = normalized.set_partial(key, pair, words);
         before.is_none_or(|before| !before.leaves_out(words))
+    }
+
+    /// Returns the words of the member about the fields of an object that it does not know and has
+    /// left out; `None` if it has left out none.
+    pub fn words(&self, key: &ObjectKey) -> Option<String> {
+        let state = self.state.lock();
+        state.normalized.words(key).map(str::to_owned)
     }
 
     /// Returns whether an object is as the member answered the same write, of which it left the

@@ -74,6 +74,8 @@ impl Pair {
 #[derive(Debug, Default)]
 pub(super) struct Normalized {
     pairs: HashMap<ObjectKey, Pair>,
+    /// Words of the member about the fields that it has left out, of each object of which it has.
+    words: HashMap<ObjectKey, Box<str>>,
 }
 
 impl Normalized {
@@ -82,8 +84,22 @@ impl Normalized {
         self.pairs.get(key).copied()
     }
 
+    /// Returns the words of the member about the fields of an object that it has left out.
+    pub(super) fn words(&self, key: &ObjectKey) -> Option<&str> {
+        self.words.get(key).map(|words| &**words)
+    }
+
+    /// Records an apply of which the member has left fields out, with its words about them. Returns
+    /// the former one.
+    pub(super) fn set_partial(&mut self, key: &ObjectKey, pair: Pair, words: &str) -> Option<Pair> {
+        let before = self.set(key, Some(pair));
+        self.words.insert(key.clone(), words.into());
+        before
+    }
+
     /// Records an apply; `None` for one whose answer looks settled. Returns the former one.
     pub(super) fn set(&mut self, key: &ObjectKey, pair: Option<Pair>) -> Option<Pair> {
+        self.words.remove(key);
         match pair {
             Some(pair) => self.pairs.insert(key.clone(), pair),
             None => self.pairs.remove(key),

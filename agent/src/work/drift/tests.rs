@@ -143,9 +143,11 @@ fn fields_that_were_left_out_are_news_once_and_written_again_when_others_are() {
         assert_eq!(is_left_out(words), !is_update, "{words}");
         let found = drift.left_out(&key, &desired, &object, words);
         assert_eq!(found, is_update, "{words}");
+        assert_eq!(drift.words(&key).as_deref(), Some(words));
     }
     drift.applied(&key, &desired, &object);
     assert!(!is_left_out("b"), "it was applied whole");
+    assert_eq!(drift.words(&key), None);
 }
 
 #[test]
