@@ -26,6 +26,9 @@ pub enum Error {
     /// applies nothing.
     #[error("not a member as long as the control plane says so: {0}")]
     Twin(String),
+    /// The control plane manages the member itself.
+    #[error("not the agent of this member: {0}")]
+    Pushed(String),
     /// The fleet API rejected a request or did not answer.
     #[error(transparent)]
     Fleet(#[from] write::Error),
@@ -37,9 +40,15 @@ impl Error {
         matches!(self, Self::Taken(_) | Self::Itself(_))
     }
 
-    /// Returns whether the control plane says that the member is registered under another name.
+    /// Returns whether the Cluster says that this agent must not act for the member, for now: the
+    /// member is registered under another name, or the control plane manages it itself.
     pub fn is_doubt(&self) -> bool {
-        matches!(self, Self::Twin(_))
+        matches!(self, Self::Twin(_) | Self::Pushed(_))
+    }
+
+    /// Returns whether the control plane manages the member itself.
+    pub fn is_push(&self) -> bool {
+        matches!(self, Self::Pushed(_))
     }
 
     /// Returns the status code with which the member refuses the agent's credentials, if it does.

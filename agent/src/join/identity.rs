@@ -1,6 +1,6 @@
 //! Identity of the member, and the Clusters of the fleet that contradict it.
 
-use muster_shared::api::cluster::Cluster;
+use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
 use muster_shared::client;
 use muster_shared::k8s::{Api, Client, ListParams, Namespace, ResourceExt};
 use muster_shared::{conditions, names};
@@ -28,10 +28,11 @@ pub(super) async fn identity(member: &Client) -> Result<String, Error> {
         .ok_or(Error::NoIdentity)
 }
 
-/// Returns whether a Cluster is certainly this member's: it has the id, and is not refused as a
-/// second registration.
+/// Returns whether a Cluster is certainly this member's, and this agent's: it has the id, and is
+/// neither refused as a second registration nor managed by the control plane.
 pub(super) fn is_recognised(found: &Cluster, id: &str) -> bool {
-    found.spec.id.as_deref() == Some(id) && twin(found).is_none()
+    let is_refused = twin(found).is_some() || pushed(found).is_some();
+    found.spec.id.as_deref() == Some(id) && !is_refused
 }
 
 /// Returns whether the member of this id is the fleet API: by the fleet's id if that is known, else
@@ -97,6 +98,19 @@ pub(super) fn twin(cluster: &Cluster) -> Option<String> {
     (said.status == conditions::FALSE).then(|| said.message.clone())
 }
 
+/// Returns why no agent acts for the member of a Cluster: the control plane does, as the Cluster is
+/// of sync mode Push; `None` for others.
+pub(super) fn pushed(cluster: &Cluster) -> Option<String> {
+    let is_pushed = cluster.spec.sync_mode == ClusterSyncMode::Push;
+    is_pushed.then(|| {
+        format!(
+            "Cluster {:?} has syncMode Push, so that the control plane itself applies the Works of the member and reports its \
+             status: set spec.syncMode to Pull to have the agent do so, or uninstall the agent",
+            cluster.name_any()
+        )
+    })
+}
+
 /// Returns a message if two registrations contradict each other. A Cluster without an id was
 /// prepared by an operator and may be taken.
 fn clash(name: &str, id: &str, other: &str, other_id: &str) -> Option<String> {
@@ -137,16 +151,18 @@ mod tests {
 
     #[test]
     fn a_member_is_recognised_by_its_id_unless_it_is_told_that_it_is_the_wrong_one() {
-        let cluster = |id: Option<&str>, unique: Option<&str>| {
+        let cluster_of = |mode: &str, id: Option<&str>, unique: Option<&str>| {
             let conditions: Vec<Value> = unique
                 .map(|status| json!({"type": "UniqueIdentity", "status": status, "reason": "x", "message": "y", "lastTransitionTime": "2026-01-01T00:00:00Z"}))
                 .into_iter()
                 .collect();
-            let cluster = json!({"metadata": {"name": "m1"}, "spec": {"syncMode": "Pull", "id": id}, "status": {"conditions": conditions}});
+            let cluster = json!({"metadata": {"name": "m1"}, "spec": {"syncMode": mode, "id": id}, "status": {"conditions": conditions}});
             serde_json::from_value::<Cluster>(cluster).unwrap()
         };
+        let cluster = |id, unique| cluster_of("Pull", id, unique);
         for (found, expected) in [
             (cluster(Some("1"), None), true),
+            (cluster_of("Push", Some("1"), None), false),
             (cluster(Some("1"), Some("True")), true),
             (cluster(Some("1"), Some("False")), false),
             (cluster(Some("2"), None), false),

@@ -56,8 +56,10 @@ pub struct Telling {
 
 /// Registers the member, and does so again when its Cluster was deleted and made again. Steps back
 /// while the control plane says that the member has another Cluster (the agent's role may permit to
-/// read only its own Cluster, so the control plane checks that). Ends before shutdown only after a
-/// final refusal.
+/// read only its own Cluster, so the control plane checks that). Waits while the control plane
+/// manages the member itself. Ends before shutdown only after a final refusal, and when the control
+/// plane takes a member over: tasks that report its Works end with the agent only, which waits once
+/// it is started again.
 ///
 /// The statement of the control plane never ends the agent: without an agent the member would be
 /// evacuated, because of a mistake or of another cluster that claims its identity.
@@ -81,13 +83,17 @@ pub async fn run(
             let known = clusters.get(None, name);
             let known = known.and_then(|cluster| cluster.metadata.uid.clone());
             keep_trying(&registration, &clusters, &telling, &news).await?;
-            let problem = match changed(&clusters, name, known.as_deref(), &news).await {
+            match changed(&clusters, name, known.as_deref(), &news).await {
                 Again::Unclaimed => continue,
-                Again::Doubt(problem) => problem,
-            };
-            step_back(&telling.join_state);
-            let words = format!("{problem}; the member reports, and applies nothing until then");
-            telling.health.ready("registration", Err(words));
+                // The cache may be late: the registration reads the Cluster itself.
+                Again::Pushed => {}
+                Again::Doubt(problem) => {
+                    step_back(&telling.join_state);
+                    let words =
+                        format!("{problem}; the member reports, and applies nothing until then");
+                    telling.health.ready("registration", Err(words));
+                }
+            }
             tokio::select! {
                 () = tokio::time::sleep(jittered(PAUSES.0)) => {}
                 () = news.notified() => {}
@@ -163,6 +169,9 @@ async fn keep_trying(
         let error = match registration.register(recognised).await {
             Ok(()) => break,
             Err(error) if error.is_final() => return Err(error),
+            Err(error) if error.is_push() && *join_state.borrow() == JoinState::Member => {
+                return Err(error);
+            }
             Err(error) => error,
         };
         let words = error.to_string();
@@ -197,6 +206,8 @@ enum Again {
     /// The Cluster was deleted and made again without an id, by a tool that applies it for example.
     /// It lacks what the flags of the agent say, too.
     Unclaimed,
+    /// The control plane manages the member itself.
+    Pushed,
     /// The control plane says that the member is registered under another name.
     Doubt(String),
 }
@@ -207,6 +218,9 @@ enum Again {
 fn again(cluster: &Cluster, known: Option<&str>) -> Option<Again> {
     if let Some(problem) = identity::twin(cluster) {
         return Some(Again::Doubt(problem));
+    }
+    if identity::pushed(cluster).is_some() {
+        return Some(Again::Pushed);
     }
     let metadata = &cluster.metadata;
     let is_unclaimed = cluster.spec.id.as_deref().is_none_or(str::is_empty);
@@ -260,6 +274,15 @@ mod tests {
         let (none, deleted) = (json!([]), Some("2026-01-01T00:00:00Z"));
         let doubted = || Some(Again::Doubt("registered as m0".to_owned()));
         let unclaimed = || Some(Again::Unclaimed);
+        let cluster =
+            |mode: &str, uid: &str, id: &str, deleted: Option<&str>, conditions: &Value| {
+                let metadata = json!({"name": "m1", "uid": uid, "deletionTimestamp": deleted});
+                let cluster = json!({
+                    "metadata": metadata, "spec": {"syncMode": mode, "id": id},
+                    "status": {"conditions": conditions},
+                });
+                serde_json::from_value::<Cluster>(cluster).unwrap()
+            };
         for (what, uid, id, deleted, conditions, expected) in [
             ("the same", "1", "a", None, &none, None),
             ("made again, with the id", "2", "a", None, &none, None),
@@ -268,13 +291,10 @@ mod tests {
             ("another that is deleted", "2", "", deleted, &none, None),
             ("doubted", "1", "a", None, &doubt, doubted()),
         ] {
-            let metadata: Value = json!({"name": "m1", "uid": uid, "deletionTimestamp": deleted});
-            let cluster: Cluster = serde_json::from_value(json!({
-                "metadata": metadata, "spec": {"syncMode": "Pull", "id": id},
-                "status": {"conditions": conditions},
-            }))
-            .unwrap();
+            let cluster = cluster("Pull", uid, id, deleted, conditions);
             assert_eq!(again(&cluster, Some("1")), expected, "{what}");
         }
+        let pushed = cluster("Push", "1", "a", None, &none);
+        assert_eq!(again(&pushed, Some("1")), Some(Again::Pushed));
     }
 }

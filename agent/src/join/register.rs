@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::adoption::{adoption, wanted};
 use super::error::Error;
-use super::identity::{identity, is_itself, is_recognised, refuse_a_taken_name, twin};
+use super::identity::{identity, is_itself, is_recognised, pushed, refuse_a_taken_name, twin};
 use super::namespace::ensure_namespace;
 use crate::accounts::Report;
 use crate::settings::Settings;
@@ -79,6 +79,9 @@ impl Registration {
             Some(found) => {
                 if let Some(problem) = twin(&found) {
                     return Err(Error::Twin(problem));
+                }
+                if let Some(problem) = pushed(&found) {
+                    return Err(Error::Pushed(problem));
                 }
                 if let Some(mut patch) = adoption(&found.spec, &wanted, self.models.clone()) {
                     if found.spec.id.as_deref().is_none_or(str::is_empty) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use muster_shared::api::cluster::Cluster;
+use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
 use muster_shared::capacity::{ModelFault, validate};
 use muster_shared::client;
 use muster_shared::clock::{Clock, calendar};
@@ -52,6 +52,8 @@ pub struct Reporter {
     pub cluster: String,
     /// Whether this agent may act for the member.
     pub leadership: Leadership,
+    /// Sync mode of members that another process reports: the control plane, or an agent.
+    pub left: ClusterSyncMode,
     /// The Cluster as the fleet has it.
     pub clusters: Informer<Cluster>,
     /// API of Clusters, for writes.
@@ -208,6 +210,9 @@ impl Reporter {
             // The Cluster was deleted: only a new registration brings it back.
             return Ok(());
         };
+        if cluster.spec.sync_mode == self.left {
+            return Ok(());
+        }
         let Some(health) = self.health.borrow().clone() else {
             // The first report waits for the first probe, which is over within its deadline, so
             // that it includes `Ready`.

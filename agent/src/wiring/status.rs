@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
+use muster_shared::api::cluster::ClusterSyncMode;
 use muster_shared::client::{Limits, Profile};
 use muster_shared::k8s::Api;
 
@@ -93,9 +94,15 @@ pub(super) fn status_report(context: &Context) -> Made {
     let connects = !settings.cluster_egress_address.is_empty();
     let counts = settings.enable_cluster_resource_modeling;
     let nodes = settings.cluster_ready_nodes_threshold;
+    let left = if context.feeds.is_some() {
+        ClusterSyncMode::Push
+    } else {
+        ClusterSyncMode::Pull
+    };
     let reporter = Reporter {
         cluster: settings.cluster_name.clone(),
         leadership: context.base.leadership.clone(),
+        left,
         clusters: context.clusters.clone(),
         api: Api::all(context.base.fleet_client(Profile::Write)?),
         health: context.probed.subscribe(),

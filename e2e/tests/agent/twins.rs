@@ -1,11 +1,11 @@
 //! A member that is registered already, under another name, where the agent may see no Cluster but
-//! its own; and one whose Cluster is made anew.
+//! its own; one whose Cluster is made anew; and one that the control plane manages itself.
 
 use muster_control_plane::settings::Settings;
-use muster_e2e::harness::objects::{create, delete};
+use muster_e2e::harness::objects::{create, delete, event, merge};
 use muster_e2e::harness::test_bed::Task;
 use muster_shared::api::cluster::Cluster;
-use muster_shared::k8s::{Api, Namespace, ResourceExt};
+use muster_shared::k8s::{Api, Event, Namespace, ResourceExt};
 use muster_shared::settings::BindAddress;
 use serde_json::json;
 
@@ -115,4 +115,32 @@ async fn a_cluster_that_is_deleted_and_made_again_gets_the_id_and_the_place_of_i
     assert_eq!(again.spec.region.as_deref(), Some("eu"));
     assert_eq!(again.spec.api_endpoint, first.spec.api_endpoint);
     assert!(!agent.is_finished());
+}
+
+#[tokio::test]
+async fn an_agent_leaves_a_member_to_the_control_plane_until_its_cluster_says_pull() {
+    let bench = Bench::start().await;
+    let pushed = json!({
+        "metadata": {"name": MEMBER},
+        "spec": {"syncMode": "Push", "apiEndpoint": "https://127.0.0.1:1"},
+    });
+    let before: Cluster = create(&bench.clusters(), pushed).await;
+    let agent = bench.agent();
+    let events: Api<Event> = Api::namespaced(bench.fleet_client.clone(), "default");
+    event(&events, "reason=RegistrationRefused", "syncMode Push").await;
+    // An agent that renews the lease stops no workloads of a member that is fenced.
+    let beat = renewed(&bench.beats(None).await);
+    bench.beats(beat).await;
+    let now = bench.clusters().get(MEMBER).await.unwrap();
+    assert_eq!(now.resource_version(), before.resource_version());
+
+    let mode = |mode: &str| json!({"spec": {"syncMode": mode}});
+    merge(&bench.clusters(), MEMBER, &mode("Pull")).await;
+    bench.joined().await;
+    bench.create_work("a", |_| {}).await;
+    bench.applied("a", "True").await;
+
+    merge(&bench.clusters(), MEMBER, &mode("Push")).await;
+    let ended = agent.ended().await.unwrap_err();
+    assert!(ended.to_string().contains("syncMode Push"), "{ended}");
 }
