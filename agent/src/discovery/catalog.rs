@@ -108,10 +108,12 @@ impl Catalog {
         })
     }
 
-    /// Returns the resource of a kind.
+    /// Returns the resource of a kind. Where several have it, one that can be watched: others only
+    /// answer with the kind, as OpenShift's `processedtemplates` do, and keep no objects.
     pub fn resolve(&self, kind: &GroupVersionKind) -> Option<Place> {
         let served = self.versions.get(&kind.api_version())?;
-        let served = served.iter().find(|served| served.kind == kind.kind)?;
+        let of_kind = served.iter().filter(|served| served.kind == kind.kind);
+        let served = of_kind.min_by_key(|served| !served.watchable)?;
         Some(Place {
             resource: ApiResource::from_gvk_with_plural(kind, &served.name),
             namespaced: served.namespaced,
@@ -202,6 +204,29 @@ mod tests {
             let kind = GroupVersionKind::gvk(group, version, kind);
             let found = catalog.version_of(&kind);
             assert_eq!(found.as_deref(), expected, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn of_several_resources_with_a_kind_the_one_that_keeps_objects_is_meant() {
+        let unwatched = |name: &str| Served {
+            watchable: false,
+            ..served(name, "Template")
+        };
+        let templates = || served("templates", "Template");
+        for (served, expected) in [
+            (
+                vec![templates(), unwatched("processedtemplates")],
+                "templates",
+            ),
+            (vec![templates(), unwatched("unwatched")], "templates"),
+            (vec![unwatched("b"), unwatched("a")], "a"),
+        ] {
+            let mut catalog = Catalog::default();
+            catalog.insert("template.openshift.io/v1".into(), served);
+            let kind = GroupVersionKind::gvk("template.openshift.io", "v1", "Template");
+            let found = catalog.resolve(&kind).unwrap();
+            assert_eq!(found.resource.plural, expected);
         }
     }
 
