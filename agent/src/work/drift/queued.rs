@@ -1,8 +1,12 @@
-//! Suspension of a workload in a queue of Kueue in the member. Pure.
+//! What Kueue sets in the member of a workload in one of its queues. Pure.
 //!
 //! Kueue starts what it admits, and suspends what waits, by `suspend` in the spec. API servers fill
 //! that field in for each Job, so that every manifest of one has it: an agent that applied its
 //! value would start what waits, or stop what was admitted, and Kueue would undo that, without end.
+//!
+//! What Kueue starts gets the nodes of the quota that it takes, and a Job fewer pods if it permits
+//! that. An API server accepts no other nodes for a Job that runs, and Kueue stops what gets other
+//! nodes, or another number of pods. When it suspends a workload, it takes back what it has set.
 
 use std::borrow::Cow;
 
@@ -11,6 +15,7 @@ use serde_json::Value;
 
 use crate::work::managed_fields::{entries, is_of_subresource};
 use crate::work::member::FIELD_MANAGER;
+use crate::work::ownership::annotation;
 
 /// The objects that have the field, and its path in the fields of a manager: Jobs and most other
 /// kinds have it in their spec, those of Kubeflow in the policy of their runs.
@@ -19,21 +24,109 @@ const PLACES: [(&str, &str); 2] = [
     ("/spec/runPolicy", "/f:spec/f:runPolicy/f:suspend"),
 ];
 
-/// Returns the desired state with the suspension on which Kueue has decided, if the object is in
-/// one of its queues. A value that the agent has set is sent as it is in the member: an apply
-/// without it would remove it. Any other is left out.
+/// Fields by which Kueue chooses nodes for the pods of a workload that it starts. Each is owned as
+/// a whole, so that whoever adds to one owns all of it.
+const NODES: [&str; 2] = ["nodeSelector", "tolerations"];
+/// Fields with which Kueue starts a Job that permits fewer pods.
+const NUMBERS: [&str; 2] = ["parallelism", "completions"];
+/// Annotation by which a Job permits to be started with fewer pods: the smallest number.
+const LEAST: &str = "kueue.x-k8s.io/job-min-parallelism";
+/// Annotation by which the completions of a Job are its pods, however many it is started with.
+const TOGETHER: &str = "kueue.x-k8s.io/job-completions-equal-parallelism";
+
+/// Returns the desired state with what Kueue has decided on, if the object is in one of its queues:
+/// the suspension, and what it has set for a workload that it has started.
 pub fn with_queued<'a>(desired: Cow<'a, Value>, observed: &Value) -> Cow<'a, Value> {
     // Kueue has the Jobs of a CronJob in its queues, and no CronJob.
     if !is_queued(observed) || desired["kind"] == "CronJob" {
         return desired;
     }
     let places = PLACES.into_iter();
-    places.fold(desired, |desired, place| {
+    let desired = places.fold(desired, |desired, place| {
         with_decided(desired, observed, place)
-    })
+    });
+    let is_suspended = |(place, _): (&str, &str)| suspension(observed, place) == Some(true);
+    // The pods of these are in queues by themselves.
+    let has_queued_pods = matches!(desired["apiVersion"].as_str(), Some("v1" | "apps/v1"));
+    if has_queued_pods || PLACES.into_iter().any(is_suspended) {
+        return desired;
+    }
+    let mut started = desired.into_owned();
+    let is_job = started["apiVersion"] == "batch/v1" && started["kind"] == "Job";
+    if let Some(spec) = started.get_mut("spec") {
+        keep_nodes(spec, &observed["spec"]);
+        if is_job {
+            keep_numbers(spec, observed);
+        }
+    }
+    Cow::Owned(started)
 }
 
-/// Returns the desired state with the suspension of a queued object as Kueue has decided on it.
+/// Puts the nodes and tolerations of the pods of an object, at any depth, in the place of those
+/// that are wanted, where they only have more.
+fn keep_nodes(desired: &mut Value, observed: &Value) {
+    match (desired, observed) {
+        (Value::Object(desired), Value::Object(observed)) => {
+            let has_pods = desired.contains_key("containers");
+            for (name, wanted) in desired.iter_mut() {
+                let Some(found) = observed.get(name) else {
+                    continue;
+                };
+                if !has_pods || !NODES.contains(&name.as_str()) {
+                    keep_nodes(wanted, found);
+                } else if has_more(found, wanted) {
+                    wanted.clone_from(found);
+                }
+            }
+        }
+        (Value::Array(desired), Value::Array(observed)) if desired.len() == observed.len() => {
+            for (wanted, found) in desired.iter_mut().zip(observed) {
+                if ["name", "groupName"]
+                    .iter()
+                    .all(|it| wanted[*it] == found[*it])
+                {
+                    keep_nodes(wanted, found);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Returns whether a value has all of another one of its kind.
+fn has_more(found: &Value, wanted: &Value) -> bool {
+    match (found, wanted) {
+        (Value::Object(found), Value::Object(wanted)) => {
+            let mut wanted = wanted.iter();
+            wanted.all(|(key, value)| found.get(key) == Some(value))
+        }
+        (Value::Array(found), Value::Array(wanted)) => wanted.iter().all(|it| found.contains(it)),
+        _ => false,
+    }
+}
+
+/// Puts the numbers with which a Job was started in the place of those that are wanted in its spec,
+/// where the Job permits that.
+fn keep_numbers(desired: &mut Value, job: &Value) {
+    let least = annotation(job, LEAST).and_then(|text| text.parse::<u64>().ok());
+    let Some(least) = least else {
+        return;
+    };
+    for name in NUMBERS {
+        let is_permitted = name == "parallelism" || annotation(job, TOGETHER) == Some("true");
+        let (wanted, found) = (desired[name].as_u64(), job["spec"][name].as_u64());
+        if let Some((wanted, found)) = wanted.zip(found)
+            && is_permitted
+            && (least..wanted).contains(&found)
+        {
+            desired[name] = found.into();
+        }
+    }
+}
+
+/// Returns the desired state with the suspension of a queued object as Kueue has decided on it. A
+/// value that the agent has set is sent as it is in the member: an apply without it would remove
+/// it. Any other is left out.
 fn with_decided<'a>(
     desired: Cow<'a, Value>,
     observed: &Value,
@@ -81,6 +174,7 @@ fn is_own(observed: &Value, path: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use muster_shared::merge;
     use muster_shared::names::label::KUEUE_QUEUE;
     use serde_json::json;
 
@@ -131,6 +225,79 @@ mod tests {
                 let expected = object(fields(expected));
                 assert_eq!(*after, expected, "{what}, in a policy: {is_in_policy}");
             }
+        }
+    }
+
+    #[test]
+    fn what_kueue_has_started_keeps_the_nodes_that_were_added() {
+        let pods = |fields: &Value| {
+            let mut pods = json!({"template": {"spec": {"containers": []}}});
+            merge::apply(&mut pods["template"]["spec"], fields);
+            pods
+        };
+        let tolerating = |keys: &[&str]| {
+            let all: Vec<_> = keys.iter().map(|key| json!({"key": key})).collect();
+            json!({"tolerations": all})
+        };
+        let (a, ab, none) = (tolerating(&["a"]), tolerating(&["a", "b"]), tolerating(&[]));
+        let ours = json!({"nodeSelector": {"arch": "arm64"}});
+        let both = json!({"nodeSelector": {"arch": "arm64", "zone": "b"}});
+        let other = json!({"nodeSelector": {"zone": "b"}});
+        let (job, torch, set, web) = (
+            "batch/v1",
+            "kubeflow.org/v1",
+            "jobset.x-k8s.io/v1",
+            "apps/v1",
+        );
+        for (what, version, wanted, there, expected) in [
+            ("nodes", job, &ours, &both, &both),
+            ("other nodes", job, &ours, &other, &ours),
+            ("tolerations", job, &a, &ab, &ab),
+            ("no toleration", job, &a, &none, &a),
+            ("nodes of workers", torch, &ours, &both, &both),
+            ("nodes of one of several", set, &ours, &both, &both),
+            ("pods that are queued", web, &ours, &both, &ours),
+        ] {
+            let spec = |fields: &Value| match version {
+                "kubeflow.org/v1" => json!({"replicas": {"Worker": pods(fields)}}),
+                "jobset.x-k8s.io/v1" => {
+                    let (first, mut second) = (json!({"name": "a"}), pods(fields));
+                    second["name"] = json!("b");
+                    json!({"jobs": [first, second]})
+                }
+                _ => pods(fields),
+            };
+            let object =
+                |fields: &Value| json!({"apiVersion": version, "kind": "X", "spec": spec(fields)});
+            let (desired, mut observed) = (object(wanted), object(there));
+            observed["metadata"] = json!({"labels": {KUEUE_QUEUE: "team"}});
+            let after =
+                |observed: &Value| with_queued(Cow::Borrowed(&desired), observed)["spec"].clone();
+            assert_eq!(after(&observed), spec(expected), "{what}");
+            observed["spec"]["suspend"] = json!(true);
+            assert_eq!(after(&observed), spec(wanted), "{what}, suspended");
+        }
+    }
+
+    #[test]
+    fn a_job_that_permits_that_keeps_the_smaller_numbers_with_which_kueue_has_started_it() {
+        let of = |pods: u32, ends: u32| json!({"parallelism": pods, "completions": ends});
+        let (none, least) = (json!({}), json!({LEAST: "2"}));
+        let together = json!({LEAST: "2", TOGETHER: "true"});
+        for (annotations, wanted, there, expected) in [
+            (&least, of(9, 9), of(3, 9), of(3, 9)),
+            (&least, of(9, 9), of(3, 3), of(3, 9)),
+            (&together, of(9, 9), of(3, 3), of(3, 3)),
+            (&least, of(9, 9), of(1, 9), of(9, 9)),
+            (&least, of(3, 9), of(9, 9), of(3, 9)),
+            (&none, of(9, 9), of(3, 9), of(9, 9)),
+        ] {
+            let job = |spec: &Value| json!({"apiVersion": "batch/v1", "kind": "Job", "spec": spec});
+            let (desired, mut observed) = (job(&wanted), job(&there));
+            let labels = json!({KUEUE_QUEUE: "team"});
+            observed["metadata"] = json!({"labels": labels, "annotations": annotations});
+            let after = with_queued(Cow::Borrowed(&desired), &observed);
+            assert_eq!(after["spec"], expected, "{annotations} {wanted} {there}");
         }
     }
 
