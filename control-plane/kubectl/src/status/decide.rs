@@ -274,7 +274,7 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
     let read = snapshot.works.iter().zip(&snapshot.bindings).next();
     let old = read.map(|(works, bindings)| old_copies(works, bindings));
     let fates = report.not_well.iter();
-    let fates = fates.map(|it| (it.name.clone(), Fates::default()));
+    let fates = fates.map(|it| (it.name.clone(), (it.state, Fates::default())));
     let mut fates: fates::ByCluster = fates.collect();
     let ready = are_ready(clusters, &report);
     for binding in bindings {
@@ -282,7 +282,9 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
         fates::take(&mut fates, binding, old.as_ref(), &ready);
     }
     for cluster in &mut report.not_well {
-        cluster.workloads = fates.remove(&cluster.name).unwrap_or_default();
+        if let Some((_, fates)) = fates.remove(&cluster.name) {
+            cluster.workloads = fates;
+        }
     }
     count_copies(&mut report.ordered, bindings, old.as_ref());
     report.service = service(snapshot, &ready, old.as_ref());

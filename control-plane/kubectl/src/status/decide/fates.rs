@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use super::{WAITS, cluster_of, service};
 use crate::old_copies::OldCopies;
+use crate::view::State;
 
 /// Workloads that are in a cluster that is not well, or have left it and are not confirmed gone
 /// from there. What runs nothing counts only while it waits or is stranded.
@@ -30,6 +31,12 @@ pub(in super::super) struct Fates {
     /// Those that are still placed there, and that their policies have stopped where the cluster is
     /// cut off.
     pub fenced: usize,
+    /// Those of `elsewhere` that also count for another cluster in the same state.
+    #[serde(skip)]
+    pub elsewhere_again: usize,
+    /// Those of `starting` that also count for another cluster in the same state.
+    #[serde(skip)]
+    pub starting_again: usize,
 }
 
 impl Fates {
@@ -40,8 +47,8 @@ impl Fates {
     }
 }
 
-/// Fates by cluster. Holds each cluster that is not well.
-pub(super) type ByCluster = BTreeMap<String, Fates>;
+/// States and fates by cluster. Holds each cluster that is not well.
+pub(super) type ByCluster = BTreeMap<String, (State, Fates)>;
 
 /// Takes note of one workload. `ready` says of each cluster whether it is ready and heard.
 pub(super) fn take(
@@ -61,9 +68,11 @@ pub(super) fn take(
     // One that is in several of them counts once: where it waits, or else in the first.
     let mut is_told =
         waits.is_some_and(|(name, _)| fates.contains_key(name) && spec.target(name).is_some());
+    // States of the clusters for which it is counted.
+    let mut states: Vec<State> = Vec::new();
     for target in &spec.clusters {
         let name = target.name.as_str();
-        let Some(fates) = fates.get_mut(name) else {
+        let Some((state, fates)) = fates.get_mut(name) else {
             continue;
         };
         let cluster = spec.cluster_failover();
@@ -76,11 +85,13 @@ pub(super) fn take(
                     &mut fates.stranded
                 };
                 *reasons.entry(reason.to_owned()).or_default() += 1;
+                states.push(*state);
             }
             None if runs_nothing(spec) || is_over || is_told || !spec.has_copy(name) => {}
             None => {
                 is_told = true;
                 fates.staying += 1;
+                states.push(*state);
             }
         }
     }
@@ -99,13 +110,17 @@ pub(super) fn take(
     left.dedup();
     let runs = runs(binding, ready);
     for cluster in left {
-        if let Some(fates) = fates.get_mut(cluster) {
-            *(if runs {
-                &mut fates.elsewhere
-            } else {
-                &mut fates.starting
-            }) += 1;
-        }
+        let Some((state, fates)) = fates.get_mut(cluster) else {
+            continue;
+        };
+        let (all, again) = if runs {
+            (&mut fates.elsewhere, &mut fates.elsewhere_again)
+        } else {
+            (&mut fates.starting, &mut fates.starting_again)
+        };
+        *all += 1;
+        *again += usize::from(states.contains(state));
+        states.push(*state);
     }
 }
 

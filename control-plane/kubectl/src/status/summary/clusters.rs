@@ -193,11 +193,13 @@ pub(super) fn common_region<'a>(found: &[&'a NotWell]) -> Option<(&'a str, usize
     (found.len() > NAMED && 2 * here > found.len()).then_some((region, here))
 }
 
+/// Returns the fates of the workloads of clusters in one state. A workload that was lost in several
+/// of them counts once.
 fn sum(found: &[&NotWell]) -> Fates {
     let mut sum = Fates::default();
     for it in found.iter().map(|it| &it.workloads) {
-        sum.elsewhere += it.elsewhere;
-        sum.starting += it.starting;
+        sum.elsewhere += it.elsewhere - it.elsewhere_again;
+        sum.starting += it.starting - it.starting_again;
         sum.staying += it.staying;
         sum.fenced += it.fenced;
         for (into, from) in [

@@ -213,6 +213,32 @@ fn the_state_of_the_fleet_is_told_in_one_sentence() {
             "ATTENTION: 2 of 5 clusters (m1, m2) silent at once for 5 min 40 s (last heard 00:04:20Z)",
         ),
         (
+            // Lost in both, one after the other.
+            Snapshot {
+                works: Ok(vec![work("web0", "m1"), work("web0", "m2")]),
+                ..with(&["Unknown", "Unknown"], healthy(1, "m3"))
+            },
+            "ATTENTION: 2 of 5 clusters (m1, m2) silent at once for 5 min 40 s (last heard 00:04:20Z): 1 workload runs elsewhere",
+        ),
+        (
+            Snapshot {
+                works: Ok(vec![work("web0", "m1")]),
+                ..with(
+                    &["Unknown", "Unknown"],
+                    vec![placed(
+                        "web0",
+                        "m2",
+                        "Unknown",
+                        Some((
+                            "WaitingForToleration",
+                            "m2 has x:NoExecute: it stays until 2026-01-01T00:10:26Z",
+                        )),
+                    )],
+                )
+            },
+            "ALARM: 2 of 5 clusters (m1, m2) silent at once for 5 min 40 s (last heard 00:04:20Z): 1 workload waits for the end of the grace time (toleration)",
+        ),
+        (
             with(
                 &["Unknown", "Unknown", "Unknown"],
                 waits("StoppedByThreshold", "m1 has x:NoExecute: it stays"),
