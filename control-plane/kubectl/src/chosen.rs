@@ -79,6 +79,11 @@ impl Clusters {
         Self::of(self.names(), self.selector.clone())
     }
 
+    /// Returns the selector that was given.
+    pub fn selector(&self) -> Option<&str> {
+        self.selector.as_deref()
+    }
+
     /// Returns the names that were given, without their kind.
     fn names(&self) -> Vec<String> {
         let words = match self.clusters.split_first() {

@@ -30,7 +30,7 @@ use super::leader::Leader;
 use super::list::{bindings, bindings_of, works};
 use super::old_copies::{OldCopies, old_copies};
 use super::request::{find_cluster, instead, require_namespace};
-use super::rows::{Format, Seen, print};
+use super::rows::{Format, Seen, none, print};
 use super::subject::{self, Subject};
 use super::view::{self, Member, State, View};
 
@@ -174,6 +174,9 @@ async fn clusters(
     });
     let members = (&leases, &leader);
     let rows = ClusterRow::all(&clusters, members, pause.is_some(), &counts, now);
+    if rows.is_empty() && seen.is_none() && format.is_text() {
+        return Ok(none(None, None, chosen.selector()));
+    }
     print(&rows, format, seen.as_mut(), |wide| {
         rows::clusters(&rows, pause.as_ref(), wide, now)
     })
@@ -222,10 +225,9 @@ async fn workloads(
         .map(|it| WorkloadRow::of(it, &left))
         .filter(|it| which.cluster.as_ref().is_none_or(|name| it.concerns(name)))
         .collect();
-    let is_text = matches!(format, Format::Table | Format::Wide);
-    if let Some(namespace) = namespace.filter(|_| rows.is_empty() && seen.is_none() && is_text) {
-        let none = format!("There are none in namespace {namespace} (-A looks in all).\n");
-        return Ok(none);
+    if rows.is_empty() && seen.is_none() && format.is_text() {
+        let (cluster, selector) = (which.cluster.as_deref(), which.selector.as_deref());
+        return Ok(none(cluster, namespace, selector));
     }
     print(&rows, format, seen.as_mut(), |wide| {
         rows::workloads(&rows, wide, now)

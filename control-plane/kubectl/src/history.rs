@@ -76,7 +76,7 @@ pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Resu
             .is_none_or(|name| it.spec.cluster == *name)
     });
     sort(&mut all);
-    if all.is_empty() && matches!(options.output, Format::Table | Format::Wide) {
+    if all.is_empty() && options.output.is_text() {
         return Ok("No failover is recorded.\n".to_owned());
     }
     let told: Vec<Told<'_>> = all.iter().map(Told::of).collect();

@@ -22,6 +22,13 @@ pub(super) enum Format {
     Yaml,
 }
 
+impl Format {
+    /// Returns whether it is for people.
+    pub fn is_text(self) -> bool {
+        matches!(self, Self::Table | Self::Wide)
+    }
+}
+
 /// A row that has a name for kubectl.
 pub(super) trait Named {
     fn name(&self) -> String;
@@ -49,6 +56,22 @@ pub(super) fn print<R: Serialize + Named>(
         Format::Table => table(false),
         Format::Wide => table(true),
     })
+}
+
+/// Returns what is said where there is nothing, with what was asked for.
+pub(super) fn none(
+    cluster: Option<&str>,
+    namespace: Option<&str>,
+    selector: Option<&str>,
+) -> String {
+    let cluster = cluster.map_or_else(String::new, |it| format!(" on {it}"));
+    let labels = selector.map_or_else(String::new, |it| {
+        format!(" with labels that {it:?} matches")
+    });
+    let namespace = namespace.map_or_else(String::new, |it| {
+        format!(" in namespace {it} (-A looks in all)")
+    });
+    format!("There are none{cluster}{labels}{namespace}.\n")
 }
 
 /// The rows that a command which looks again has printed.

@@ -16,7 +16,7 @@ use serde::{Serialize, Serializer};
 
 use super::chosen::Clusters;
 use super::leader::Leader;
-use super::rows::{Format, Named, print};
+use super::rows::{Format, Named, none, print};
 use super::table::{Table, ago, amount};
 use super::view::{Member, View};
 
@@ -67,6 +67,9 @@ pub(super) async fn carry_out(client: &Client, options: &Options) -> anyhow::Res
             Row::of(it, lease, leader.leaves_silent(lease, now))
         })
         .collect();
+    if rows.is_empty() && options.output.is_text() {
+        return Ok(none(None, None, options.clusters.selector()));
+    }
     sort(&mut rows, options.sort);
     print(&rows, options.output, None, |wide| table(&rows, wide, now))
 }

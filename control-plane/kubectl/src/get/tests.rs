@@ -24,7 +24,7 @@ fn list(items: &[Value]) -> Value {
 }
 
 /// Returns an API with two clusters and three workloads, of which those with `app=web` are
-/// Deployment web and Service web.
+/// Deployment web and Service web, and nothing has `app=none`.
 fn api() -> Client {
     fixtures::api(|request| {
         let query = request.uri().query().unwrap_or_default();
@@ -39,6 +39,7 @@ fn api() -> Client {
             |name: &str| json!({"metadata": {"name": name}, "spec": {"syncMode": "Pull"}});
         let is_selected = query.contains("labelSelector=");
         let body = match path {
+            _ if query.contains("none") => list(&[]),
             "/apis/cluster.karmada.io/v1alpha1/clusters" if is_selected => list(&[cluster("m2")]),
             "/apis/cluster.karmada.io/v1alpha1/clusters" => list(&[cluster("m1"), cluster("m2")]),
             "/apis/cluster.karmada.io/v1alpha1/clusters/m1" => cluster("m1"),
@@ -61,13 +62,39 @@ fn api() -> Client {
 }
 
 async fn names(words: &str) -> anyhow::Result<Vec<String>> {
-    let words = format!("kubectl-muster get {words} -o name -n shop");
+    let text = text(&format!("{words} -o name")).await?;
+    Ok(text.lines().map(str::to_owned).collect())
+}
+
+async fn text(words: &str) -> anyhow::Result<String> {
+    let words = format!("kubectl-muster get {words} -n shop");
     let line = crate::line::parse(words.split(' '))?;
     let crate::Question::Get(options) = line.question else {
         anyhow::bail!("not what was asked");
     };
-    let text = carry_out(&api(), "shop", &options).await?;
-    Ok(text.lines().map(str::to_owned).collect())
+    carry_out(&api(), "shop", &options).await
+}
+
+#[tokio::test]
+async fn where_there_is_nothing_the_answer_says_what_was_asked_for() {
+    for (words, expected) in [
+        (
+            "cl -l app=none",
+            "There are none with labels that \"app=none\" matches.\n",
+        ),
+        (
+            "wl -l app=none --cluster m1",
+            "There are none on m1 with labels that \"app=none\" matches in namespace shop (-A looks in all).\n",
+        ),
+        (
+            "wl -A -l app=none",
+            "There are none with labels that \"app=none\" matches.\n",
+        ),
+        ("wl -l app=none -o json", "[]\n"),
+        ("cl -l app=none -o name", ""),
+    ] {
+        assert_eq!(text(words).await.unwrap(), expected, "{words}");
+    }
 }
 
 #[tokio::test]
