@@ -68,9 +68,21 @@ impl Orphans {
             );
             return (0, words);
         }
+        let (made, are, them) = match number {
+            1 => (
+                "1 object here was made for a Work".to_owned(),
+                "It is",
+                "it",
+            ),
+            _ => (
+                format!("{number} objects here were made for Works"),
+                "They are",
+                "them",
+            ),
+        };
         let words = format!(
-            "{number} objects here were made for Works that the store of epoch {} does not have: {}{unread}. They are kept: \
-             propagate them again, or delete them here with kubectl",
+            "{made} that the store of epoch {} does not have: {}{unread}. {are} kept: propagate {them} again, or delete {them} \
+             here with kubectl",
             self.epoch,
             first_of(&named, number)
         );
@@ -279,6 +291,9 @@ mod tests {
             "{words}"
         );
         assert!(!has("shop/c20"), "{words}");
+        orphans.objects = std::iter::once("ConfigMap shop/c10".to_owned()).collect();
+        let (_, words) = orphans.told();
+        assert!(words.starts_with("1 object here was made"), "{words}");
     }
 
     #[test]

@@ -61,6 +61,21 @@ pub(super) fn title(kind: &str, namespace: Option<&str>, name: &str) -> String {
     format!("{kind} {}", namespaced_key(namespace, name))
 }
 
+/// Returns a number of things, such as `1 workload` or `2 workloads`.
+pub(super) fn count(number: usize, thing: &str) -> String {
+    match number {
+        1 => format!("1 {thing}"),
+        _ => format!("{number} {thing}s"),
+    }
+}
+
+/// Returns a number of things a second, such as `1 workload a second` or `0.5 workloads a second`.
+pub(super) fn per_second(number: f64, thing: &str) -> String {
+    let number = number.to_string();
+    let plural = if number == "1" { "" } else { "s" };
+    format!("{number} {thing}{plural} a second")
+}
+
 /// A workload as people and programs name it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub(super) struct Workload {
@@ -166,6 +181,20 @@ mod tests {
     fn a_text_that_was_cut_says_so() {
         for (text, expected) in [("", ""), ("fünf!", "fünf!"), ("sechs!", "sech…")] {
             assert_eq!(shortened(text, 5), expected);
+        }
+    }
+
+    #[test]
+    fn one_thing_is_no_several() {
+        for (number, expected) in [(0, "0 jobs"), (1, "1 job"), (2, "2 jobs")] {
+            assert_eq!(count(number, "job"), expected);
+        }
+        for (number, expected) in [
+            (0.0, "0 jobs a second"),
+            (0.5, "0.5 jobs a second"),
+            (1.0, "1 job a second"),
+        ] {
+            assert_eq!(per_second(number, "job"), expected);
         }
     }
 

@@ -23,6 +23,7 @@ use super::pause::record;
 use super::server_time::ServerTime;
 use crate::author::Why;
 use crate::request::{FIELD_MANAGER, call};
+use crate::table::count;
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
@@ -91,10 +92,11 @@ pub(super) async fn carry_out(
         clusters > 0,
         "this store has no clusters: is it the restored store of a fleet?"
     );
+    let clusters = count(clusters, "cluster");
     let server = &config.cluster_url;
     if options.dry_run {
         return Ok(format!(
-            "The store at {server} has epoch {own} and {clusters} clusters. It would get epoch {epoch}, and movement would be paused \
+            "The store at {server} has epoch {own} and {clusters}. It would get epoch {epoch}, and movement would be paused \
              for {}. Nothing was done\n",
             options.grace
         ));
@@ -134,7 +136,7 @@ pub(super) async fn carry_out(
     call("write the epoch", write).await?;
     let _ = write!(
         told,
-        "The store at {server} has epoch {epoch} now; it had {own}. It knows {clusters} clusters\n\
+        "The store at {server} has epoch {epoch} now; it had {own}. It knows {clusters}\n\
          An agent that has seen it obeys no store with a lower epoch, and a control plane that learns of it leads none\n\
          \n\
          What to do now:\n\

@@ -9,7 +9,7 @@ use muster_shared::taints;
 use serde_json::{Value, json};
 
 use crate::forecast::{self, Disaster, Forecast, Left, Move, Room};
-use crate::table::{Table, Workload, amount, passed};
+use crate::table::{Table, Workload, amount, count, passed, per_second};
 
 /// Lines of a list before the rest is only counted.
 const SHOWN: usize = 200;
@@ -125,15 +125,19 @@ impl Report<'_> {
     fn pace(&self) -> String {
         let pace = self.forecast.pace;
         let (failed, total) = (pace.health.failed, pace.health.total);
-        let evictions = self.forecast.moves.len();
-        let last = self.forecast.moves.iter().map(|it| it.after).max();
-        let last = last.unwrap_or_default();
+        let moves = &self.forecast.moves;
+        let last = match moves.iter().map(|it| it.after).max() {
+            Some(last) => {
+                let evictions = count(moves.len(), "eviction");
+                format!(" {evictions}, the last after {}.", time(last))
+            }
+            None => String::new(),
+        };
         match pace.stopped("would count") {
             Some(why) => format!("Pace: {why}."),
             None => format!(
-                "Pace: {} evictions a second, with {failed} of {total} clusters failed. {evictions} evictions, the last after {}.",
-                pace.per_second,
-                time(last)
+                "Pace: {}, with {failed} of {total} clusters failed.{last}",
+                per_second(pace.per_second, "eviction")
             ),
         }
     }

@@ -13,6 +13,7 @@ pub(super) use self::advice::Advice;
 pub(super) use self::clusters::verbs;
 pub(super) use self::service::Lost;
 use super::decide::{Ordered, Report, Waiting, cluster_of};
+pub(super) use crate::table::count;
 
 /// Matters that the sentence names; the others are only counted.
 const MOST: usize = 3;
@@ -306,14 +307,6 @@ fn is_emptied(report: &Report, order: &Ordered) -> bool {
 /// Returns the words about one thing, or those about more.
 pub(super) fn either<'a>(number: usize, one: &'a str, more: &'a str) -> &'a str {
     if number == 1 { one } else { more }
-}
-
-/// Returns a number of things, such as `1 workload` or `2 workloads`.
-pub(super) fn count(number: usize, thing: &str) -> String {
-    match number {
-        1 => format!("1 {thing}"),
-        _ => format!("{number} {thing}s"),
-    }
 }
 
 /// Returns the time that has passed, with the time of day since which.

@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::{Report, STOPPED};
 use crate::running::Source;
 use crate::status::summary::{count, either, time};
-use crate::table::first_titles;
+use crate::table::{first_titles, per_second};
 
 /// Clusters that a fact names at most.
 const MOST: usize = 10;
@@ -124,8 +124,10 @@ fn pace(report: &Report) -> String {
         Band::Stopped => "stopped",
     };
     format!(
-        "{paused}{halted}{} workloads a second ({band}): {} of {} clusters {failed}{most}{settings}",
-        pace.per_second, pace.failed, pace.counted,
+        "{paused}{halted}{} ({band}): {} of {} clusters {failed}{most}{settings}",
+        per_second(pace.per_second, "workload"),
+        pace.failed,
+        pace.counted,
     )
 }
 
