@@ -82,6 +82,8 @@ pub struct Disaster {
 pub struct Move {
     /// The workload.
     pub workload: Workload,
+    /// Priority of the workload. The higher ones leave first, and get the room.
+    pub priority: i32,
     /// The cluster it leaves.
     pub from: String,
     /// Clusters that gain replicas, or gain it whole.
@@ -110,6 +112,8 @@ fn seconds<S: Serializer>(time: &SignedDuration, serializer: S) -> Result<S::Ok,
 pub struct Left {
     /// The workload.
     pub workload: Workload,
+    /// Priority of the workload.
+    pub priority: i32,
     /// The cluster it is in.
     pub cluster: String,
     /// Reason why the workload is left.
@@ -294,6 +298,7 @@ impl Course<'_> {
                     };
                     left.push(Left {
                         workload: Workload::of(&spec),
+                        priority: spec.priority(),
                         cluster: leaver.cluster.to_string(),
                         reason: why,
                         is_known,
@@ -324,6 +329,7 @@ impl Course<'_> {
         let switches = Switches::of(self.settings);
         let stay = |why: String| Left {
             workload: Workload::of(spec),
+            priority: spec.priority(),
             cluster: target.name.clone(),
             reason: why,
             is_known: true,
@@ -450,6 +456,7 @@ impl Course<'_> {
         plan.clusters.retain(|it| !is_struck(&it.name));
         self.forecast.moves.push(Move {
             workload: Workload::of(spec),
+            priority: spec.priority(),
             from: leaver.cluster.to_string(),
             to: gains,
             after: SignedDuration::try_from(after).unwrap_or(SignedDuration::MAX),

@@ -13,6 +13,8 @@ use crate::table::{Table, Workload, amount, count, passed, per_second};
 
 /// Lines of a list before the rest is only counted.
 const SHOWN: usize = 200;
+/// Column of the priorities of workloads.
+const PRIORITY: &str = "PRIORITY";
 
 /// A forecast of a disaster.
 pub struct Report<'a> {
@@ -109,10 +111,17 @@ impl fmt::Display for Report<'_> {
         }
         writeln!(f, "{}", self.pace())?;
         self.moves(f)?;
-        list(f, "Stranded: has to leave and cannot", &forecast.stranded)?;
-        let held = "Held: has to leave when fewer clusters have failed";
-        list(f, held, &forecast.held)?;
-        list(f, "Stays: nothing moves it", &forecast.stays)?;
+        let hidden = self.hidden();
+        for (title, left) in [
+            ("Stranded: has to leave and cannot", &forecast.stranded),
+            (
+                "Held: has to leave when fewer clusters have failed",
+                &forecast.held,
+            ),
+            ("Stays: nothing moves it", &forecast.stays),
+        ] {
+            list(f, title, left, hidden)?;
+        }
         let warning = forecast.partings.warning();
         if !warning.is_empty() {
             write!(f, "\n{warning}")?;
@@ -122,6 +131,19 @@ impl fmt::Display for Report<'_> {
 }
 
 impl Report<'_> {
+    /// Returns the columns that say nothing: that of priorities where no workload has one.
+    fn hidden(&self) -> &'static [&'static str] {
+        let forecast = self.forecast;
+        let lists = [&forecast.stranded, &forecast.held, &forecast.stays];
+        let left = lists.into_iter().flatten().map(|it| it.priority);
+        let mut priorities = forecast.moves.iter().map(|it| it.priority).chain(left);
+        if priorities.any(|it| it != 0) {
+            &[]
+        } else {
+            &[PRIORITY]
+        }
+    }
+
     fn pace(&self) -> String {
         let pace = self.forecast.pace;
         let (failed, total) = (pace.health.failed, pace.health.total);
@@ -148,10 +170,11 @@ impl Report<'_> {
             return writeln!(f, "\nMoves: none");
         }
         writeln!(f, "\nMoves: {}", moves.len())?;
-        let mut table = Table::new(["WORKLOAD", "FROM", "TO", "AFTER", "OLD COPY"]);
+        let mut table = Table::new(["WORKLOAD", PRIORITY, "FROM", "TO", "AFTER", "OLD COPY"]);
         for it in moves.iter().take(SHOWN) {
             let Move {
                 workload,
+                priority,
                 from,
                 to,
                 after,
@@ -160,6 +183,7 @@ impl Report<'_> {
             } = it;
             table.row([
                 workload.to_string(),
+                priority.to_string(),
                 from.clone(),
                 if to.is_empty() {
                     "(others have it already)".to_owned()
@@ -170,7 +194,7 @@ impl Report<'_> {
                 purge_mode.to_string(),
             ]);
         }
-        write!(f, "{table}")?;
+        f.write_str(&table.without(self.hidden()))?;
         more(f, moves.len())?;
         for it in moves.iter().filter(|it| !it.data.is_empty()).take(SHOWN) {
             writeln!(
@@ -213,7 +237,7 @@ impl Report<'_> {
     }
 }
 
-fn list(f: &mut fmt::Formatter<'_>, title: &str, left: &[Left]) -> fmt::Result {
+fn list(f: &mut fmt::Formatter<'_>, title: &str, left: &[Left], hidden: &[&str]) -> fmt::Result {
     if left.is_empty() {
         return Ok(());
     }
@@ -222,15 +246,16 @@ fn list(f: &mut fmt::Formatter<'_>, title: &str, left: &[Left]) -> fmt::Result {
         all if all == left.len() => writeln!(f, "\n{title}: {all}")?,
         fewer => writeln!(f, "\n{title}: {fewer}, with {} copies", left.len())?,
     }
-    let mut table = Table::new(["WORKLOAD", "CLUSTER", "WHY"]);
+    let mut table = Table::new(["WORKLOAD", PRIORITY, "CLUSTER", "WHY"]);
     for it in left.iter().take(SHOWN) {
         table.row([
             it.workload.to_string(),
+            it.priority.to_string(),
             it.cluster.clone(),
             it.reason.clone(),
         ]);
     }
-    write!(f, "{table}")?;
+    f.write_str(&table.without(hidden))?;
     more(f, left.len())
 }
 

@@ -17,6 +17,8 @@ use crate::forecast::Left;
 use crate::jobs::tests::divided;
 use crate::table::Workload;
 
+mod priorities;
+
 const TOLERATED: &str = r#"[{"key": "example.com/failed", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30}]"#;
 
 fn cluster(name: &str, cpu: &str, region: &str) -> Cluster {
@@ -81,6 +83,13 @@ fn fleet(bindings: Vec<Arc<AnyBinding>>) -> Fleet {
 }
 
 fn foretell(fleet: &Fleet, lost: &[&str], drained: &[&str], flags: &[&str]) -> Value {
+    let (text, told) = told(fleet, lost, drained, flags);
+    assert!(!text.is_empty());
+    told
+}
+
+/// Returns a forecast, for people and for programs.
+fn told(fleet: &Fleet, lost: &[&str], drained: &[&str], flags: &[&str]) -> (String, Value) {
     let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
     let disaster = Disaster {
         lost: set(lost),
@@ -97,8 +106,7 @@ fn foretell(fleet: &Fleet, lost: &[&str], drained: &[&str], flags: &[&str]) -> V
         is_off,
         paused: &[],
     };
-    assert!(!report.to_string().is_empty());
-    report.json()
+    (report.to_string(), report.json())
 }
 
 #[test]
@@ -345,6 +353,7 @@ fn a_workload_that_is_stranded_in_two_clusters_is_one_with_two_copies() {
             kind: "Deployment".to_owned(),
             name: name.to_owned(),
         },
+        priority: 0,
         cluster: cluster.to_owned(),
         reason: "full".to_owned(),
         is_known: true,

@@ -130,6 +130,7 @@ const OUTCOMES = { stranded: ["✖ Stranded", "bad"], held: ["! Held", "warn"], 
 const forecast = new Rows("forecast", (it) => `${it.state} ${it.name} ${it.from || it.cluster}`, [
   { title: "Outcome", text: (it) => OUTCOMES[it.state][0], kind: (it) => OUTCOMES[it.state][1] },
   { title: "Workload", head: true, text: (it) => it.name, href: (it) => workloadAddress(it.name) },
+  { title: "Priority", text: (it) => String(it.priority) },
   { title: "From", text: (it) => it.from || it.cluster },
   { title: "To, or why not", long: true, text: (it) => it.reason || [].concat(it.to).map((to) => to.name || String(to)).join(", ") },
   { title: "After", text: (it) => (it.afterSeconds === undefined ? "–" : span(it.afterSeconds)) },
