@@ -14,7 +14,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 use muster_control_plane::fleet::binding::BindingKey;
-use muster_control_plane::fleet::budget::rate::{Band, Rates};
+use muster_control_plane::fleet::budget::rate::Rates;
 use muster_control_plane::fleet::fencing::Verdict;
 use muster_control_plane::movement::eviction::backlog::{Backlog, Rank, Slot};
 use muster_control_plane::movement::eviction::execute::plan_whole;
@@ -49,9 +49,6 @@ use super::table::Workload;
 
 /// No forecast looks further ahead; what is due later comes then.
 const LONGEST_PAUSE: Duration = Duration::from_hours(24 * 365);
-
-/// Reason why nothing leaves although few enough clusters have failed.
-const NO_RATE: &str = "nothing leaves at a rate of 0 (--resource-eviction-rate)";
 
 /// The fleet as it is.
 pub struct Fleet {
@@ -149,7 +146,7 @@ pub struct Forecast {
     pub moves: Vec<Move>,
     /// Workloads that would have to leave and could not.
     pub stranded: Vec<Left>,
-    /// Workloads that would wait until fewer clusters have failed.
+    /// Workloads that would wait until fewer clusters have failed, or for a rate that is not 0.
     pub held: Vec<Left>,
     /// What would stay on a lost or drained cluster because nothing moves it.
     pub stays: Vec<Left>,
@@ -291,7 +288,7 @@ impl Course<'_> {
                     moved
                 }
                 Err(Stuck { why, is_known }) => {
-                    let left = if self.is_stopped() {
+                    let left = if self.forecast.pace.halted().is_some() {
                         &mut self.forecast.held
                     } else {
                         &mut self.forecast.stranded
@@ -313,10 +310,6 @@ impl Course<'_> {
         changed
             .map(|(key, spec)| (Arc::unwrap_or_clone(key), clusters(spec).collect()))
             .collect()
-    }
-
-    fn is_stopped(&self) -> bool {
-        self.forecast.pace.band == Band::Stopped || self.forecast.pace.per_second <= 0.0
     }
 
     fn judge<'b>(
@@ -413,9 +406,7 @@ impl Course<'_> {
         (beside, kept): (Snapshot, usize),
         after: Duration,
     ) -> Result<ResourceBindingSpec, Stuck> {
-        if self.is_stopped() {
-            let why = self.forecast.pace.stopped("would count");
-            let why = why.unwrap_or_else(|| NO_RATE.to_owned());
+        if let Some(why) = self.forecast.pace.halted() {
             return Err(why.into());
         }
         // An agent that fences stops the copy in the end.

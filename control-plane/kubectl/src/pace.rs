@@ -39,14 +39,21 @@ impl Pace {
         (self.band == Band::Stopped).then(|| self.sentence(count, what))
     }
 
-    /// Returns a warning if so much of the fleet would count as failed that the rate drops.
+    /// Returns the reason that nothing leaves: too many clusters would count as failed, or the rate
+    /// is 0.
+    pub fn halted(&self) -> Option<String> {
+        let why = "nothing leaves at a rate of 0 (--resource-eviction-rate)";
+        let at_zero = (self.per_second <= 0.0).then(|| why.to_owned());
+        self.stopped("would count").or(at_zero)
+    }
+
+    /// Returns a warning if nothing leaves, or if so much of the fleet would count as failed that
+    /// the rate drops.
     pub fn warning(&self) -> Option<String> {
-        let count = "would count";
-        match self.band {
-            Band::Primary => None,
-            Band::Secondary => Some(self.sentence(count, "workloads leave at the secondary rate")),
-            Band::Stopped => self.stopped(count),
-        }
+        let is_secondary = self.band == Band::Secondary;
+        let what = "workloads leave at the secondary rate";
+        let slow = || is_secondary.then(|| self.sentence("would count", what));
+        self.halted().or_else(slow)
     }
 
     fn sentence(&self, count: &str, what: &str) -> String {

@@ -33,8 +33,11 @@ pub(super) struct Preview {
     /// A reason why workloads would leave slowly or not at all, by the state of the fleet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warning: Option<String>,
-    /// Whether nothing leaves until fewer clusters have failed.
+    /// Whether nothing leaves, because too many clusters have failed, or at a rate of 0.
     pub is_stopped: bool,
+    /// End of what keeps everything there, in words.
+    #[serde(skip)]
+    pub until: &'static str,
     /// Reasons why nothing would be moved now, whatever the state of the fleet.
     #[serde(flatten)]
     pub standstill: Standstill,
@@ -123,7 +126,6 @@ pub(super) fn preview(
         partings,
         ..
     } = forecast(fleet, &disaster, settings, now);
-    let stopped = held.first().map(|it| it.reason.clone());
     let (leave, later): (Vec<_>, Vec<_>) = moves.into_iter().partition(|it| it.due <= now);
     let later = later.into_iter().map(|it| Line {
         to: None,
@@ -142,8 +144,12 @@ pub(super) fn preview(
         stay: stays.into_iter().map(Line::from).collect(),
         stranded: stranded.into_iter().map(Line::from).collect(),
         leaving: leaving(fleet, drained),
-        warning: pace.warning().or(stopped),
-        is_stopped: pace.band == Band::Stopped,
+        warning: pace.warning(),
+        is_stopped: pace.halted().is_some(),
+        until: match pace.band {
+            Band::Stopped => "until fewer clusters have failed",
+            Band::Primary | Band::Secondary => "while the rate is 0",
+        },
         partings,
         standstill: Standstill::default(),
     }
@@ -178,8 +184,9 @@ impl Preview {
         if self.count() == 0 {
             let _ = writeln!(text, "{names}: no workload is there");
         }
+        let stopped = format!("could leave, and stays {}", self.until);
         let leave = if self.is_stopped {
-            "could leave, and stays until fewer clusters have failed"
+            stopped.as_str()
         } else if self.standstill.is_whole {
             "can leave when movement goes on"
         } else {

@@ -114,10 +114,7 @@ impl fmt::Display for Report<'_> {
         let hidden = self.hidden();
         for (title, left) in [
             ("Stranded: has to leave and cannot", &forecast.stranded),
-            (
-                "Held: has to leave when fewer clusters have failed",
-                &forecast.held,
-            ),
+            ("Held: has to leave, and nothing leaves", &forecast.held),
             ("Stays: nothing moves it", &forecast.stays),
         ] {
             list(f, title, left, hidden)?;
@@ -155,7 +152,7 @@ impl Report<'_> {
             }
             None => String::new(),
         };
-        match pace.stopped("would count") {
+        match pace.halted() {
             Some(why) => format!("Pace: {why}."),
             None => format!(
                 "Pace: {}, with {failed} of {total} clusters failed.{last}",

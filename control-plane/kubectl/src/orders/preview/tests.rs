@@ -109,6 +109,24 @@ fn each_workload_is_told_whether_it_leaves_stays_or_has_nowhere_to_go() {
 }
 
 #[test]
+fn at_a_rate_of_0_nothing_is_said_to_leave() {
+    let settings = Settings {
+        resource_eviction_rate: 0.0,
+        ..Settings::default()
+    };
+    let fleet = fleet(4, &[binding("moves", &json!({}))]);
+    let preview = preview(&fleet, &["m1".to_owned()], &settings, Timestamp::UNIX_EPOCH);
+    assert!(preview.is_stranded());
+    let text = preview.table();
+    for part in [
+        "m1: 1 workload could leave, and stays while the rate is 0\n",
+        "Warning: nothing leaves at a rate of 0 (--resource-eviction-rate)\n",
+    ] {
+        assert!(text.contains(part), "{part:?} is not in\n{text}");
+    }
+}
+
+#[test]
 fn clusters_that_are_drained_together_are_no_refuge_for_each_other_and_a_third_of_four_is_warned_of()
  {
     let fleet = fleet(4, &[binding("moves", &json!({}))]);

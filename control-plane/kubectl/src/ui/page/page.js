@@ -161,7 +161,7 @@ async function foretell() {
     fillList("forecast-facts", [
       ...(said.failoverIsOff ? ["! Failover is OFF in the running control plane; this is with it on"] : []),
       ...said.paused.map((it) => `! For now ${it}; this is without the pause`),
-      `→ ${count("moves")} move, ✖ ${count("stranded")} are stranded, ! ${count("held")} are held until fewer clusters have failed, = ${count("stays")} stay`,
+      `→ ${count("moves")} move, ✖ ${count("stranded")} are stranded, ! ${count("held")} are held, = ${count("stays")} stay`,
       ...(said.partedUnknown ? [`? Not known whether workloads would be separated from what they refer to: ${said.partedUnknown}`] : []),
       ...said.parted.slice(0, SHOWN).map((it) => `! ${titleOf(it)} would be separated from what it refers to (its policy does not set propagateDeps): ${it.missing.map((lacks) => `${lacks.kind} ${lacks.name} not in ${lacks.clusters.join(", ")}`).join("; ")}`),
       `Pace: ${said.pace.evictionsPerSecond} a second, ${said.pace.failed} of ${said.pace.clusters} clusters failed`,
