@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use self::missing::Missing;
-use super::output::{INTERRUPTED, TIMED_OUT};
+use super::output::{INTERRUPTED, TIMED_OUT, plain};
 use super::standstill::MovementState;
 
 /// Pause between two lines.
@@ -246,7 +246,7 @@ impl Shown {
         let clear = if self.is_terminal { "\r\x1b[2K" } else { "" };
         if self.nothing_moves != nothing_moves {
             for reason in nothing_moves {
-                let _ = writeln!(text, "{clear}Nothing moves: {reason}");
+                let _ = writeln!(text, "{clear}Nothing moves: {}", plain(reason));
             }
             if nothing_moves.is_empty() {
                 let _ = writeln!(text, "{clear}Movement goes on");
@@ -260,7 +260,7 @@ impl Shown {
             } else {
                 ""
             };
-            let _ = write!(text, "{clear}{line}{end}");
+            let _ = write!(text, "{clear}{}{end}", plain(line));
             self.line = Some(line.to_owned());
         }
         let mut out = std::io::stderr();

@@ -29,6 +29,7 @@ use super::cluster_row::{ClusterRow, Counts};
 use super::leader::Leader;
 use super::list::{bindings, bindings_of, works};
 use super::old_copies::{OldCopies, old_copies};
+use super::output::warn;
 use super::request::{find_cluster, instead, require_namespace};
 use super::rows::{Format, Seen, none, print};
 use super::subject::{self, Subject};
@@ -110,7 +111,7 @@ pub(super) async fn carry_out(
             &seen,
         ) {
             (Err(error), Some(seen)) if !seen.is_new() => {
-                eprintln!("Warning: {error:#}");
+                warn(&format_args!("{error:#}"));
                 String::new()
             }
             (text, _) => text?,
@@ -185,7 +186,7 @@ async fn clusters(
 /// Warns of a column that could not be read, so that it is not taken for one without values.
 fn warn_if_unread<T, E: fmt::Display>(column: &str, read: &Result<T, E>) {
     if let Err(error) = read {
-        eprintln!("Warning: {column}: not known: {error}");
+        warn(&format_args!("{column}: not known: {error}"));
     }
 }
 

@@ -191,7 +191,7 @@ pub fn execute(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             }
         },
         Err(error) => {
-            eprintln!("kubectl muster: {error:#}");
+            eprintln!("kubectl muster: {}", output::plain(&format!("{error:#}")));
             failure
         }
     }

@@ -16,6 +16,8 @@ use muster_shared::names::namespaced_key;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::output::warn;
+
 /// Objects in a page of a list.
 const PAGE: u32 = 500;
 
@@ -42,7 +44,7 @@ pub(super) async fn bindings_of(
 /// Returns the objects that can be read, and warns people of the others.
 fn warn_unreadable<K>((found, unreadable): (Vec<K>, Vec<String>)) -> Vec<K> {
     for told in unreadable {
-        eprintln!("Warning: {told}");
+        warn(&told);
     }
     found
 }

@@ -44,6 +44,12 @@ pub(super) fn plain(text: &str) -> String {
     text.replace(is_obeyed, " ")
 }
 
+/// Prints a warning to the standard error. Parts of it may be what others wrote, as a text that the
+/// API or an agent gave.
+pub(super) fn warn(text: &impl Display) {
+    eprintln!("Warning: {}", plain(&text.to_string()));
+}
+
 /// Output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(super) enum Format {

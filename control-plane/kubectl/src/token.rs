@@ -26,6 +26,7 @@ use muster_shared::settings::Duration;
 
 use super::install::{CHART, NAMESPACE};
 use super::list::tokens;
+use super::output::warn;
 use super::request::{call, require_name};
 use super::table::{Table, passed};
 
@@ -111,7 +112,7 @@ async fn create(fleet: Client, config: &Config, options: Create) -> anyhow::Resu
     if let Some(name) = cluster {
         refuse_a_rival(&fleet, name).await?;
         if let Some(warning) = taken(&fleet, name).await {
-            eprintln!("Warning: {warning}");
+            warn(&warning);
         }
     }
     if cluster.is_none() && options.groups.is_empty() {

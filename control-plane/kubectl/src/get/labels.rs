@@ -11,6 +11,7 @@ use kube::discovery::pinned_kind;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::k8s::{Api, Client};
 
+use crate::output::warn;
 use crate::request::call;
 
 /// Namespace and name of a template.
@@ -30,7 +31,7 @@ pub(super) async fn selected(
             let places = places(client, namespace, kind.key(), selector).await;
             // One kind that may not be listed hides no other.
             kind.insert(places.unwrap_or_else(|error| {
-                eprintln!("Warning: workloads are left out: {error:#}");
+                warn(&format_args!("workloads are left out: {error:#}"));
                 BTreeSet::new()
             }));
         }

@@ -23,7 +23,7 @@ use crate::follow::Waiting;
 use crate::forecast::Fleet;
 use crate::jobs::Jobs;
 use crate::old_copies::old_copies;
-use crate::output::{Format, Reply, STRANDED};
+use crate::output::{Format, Reply, STRANDED, plain, warn};
 use crate::request::find_cluster;
 use crate::running::Running;
 use crate::standstill::MovementState;
@@ -114,7 +114,7 @@ pub(super) async fn carry_out(
     }
     // Told first: a person who reads it may still end the order.
     if options.wait {
-        eprint!("{}", preview.table());
+        eprint!("{}", plain(&preview.table()));
     }
     let author = options.why.author(client).await;
     let order = order(options.rate.as_ref());
@@ -144,7 +144,7 @@ pub(super) async fn carry_out(
     };
     let text = options.output.print(|| last.report(names, how), &last)?;
     for left in left(client, names).await {
-        eprintln!("Warning: {left}");
+        warn(&left);
     }
     Ok(Reply::with(text, code))
 }
@@ -160,8 +160,12 @@ async fn left(client: &Client, names: &[String]) -> Vec<String> {
         let works = list::works(works).await.unwrap_or_default();
         let copies = old_copies(&works, &bindings).len();
         if copies > 0 {
+            let copies = match copies {
+                1 => "1 old copy".to_owned(),
+                more => format!("{more} old copies"),
+            };
             left.push(format!(
-                "{copies} old copies in {name} are not confirmed gone and may still run; kubectl muster explain says of each what it waits for"
+                "not confirmed gone, and may still run: {copies} in {name}; kubectl muster explain says of each what it waits for"
             ));
         }
     }

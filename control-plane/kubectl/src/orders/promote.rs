@@ -22,6 +22,7 @@ use serde_json::json;
 use super::pause::record;
 use super::server_time::ServerTime;
 use crate::author::Why;
+use crate::output::warn;
 use crate::request::{FIELD_MANAGER, call};
 use crate::table::count;
 
@@ -77,7 +78,7 @@ pub(super) async fn carry_out(
         );
     };
     let own = fleet_epoch::of(&namespace.metadata).unwrap_or_else(|problem| {
-        eprintln!("Warning: {problem}; it counts as 0");
+        warn(&format_args!("{problem}; it counts as 0"));
         0
     });
     let leases: Api<Lease> = Api::namespaced(client.clone(), CLUSTER_NAMESPACE);

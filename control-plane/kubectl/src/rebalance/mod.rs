@@ -28,7 +28,7 @@ use super::chosen;
 use super::dependencies::{self, parted};
 use super::follow::Waiting;
 use super::list;
-use super::output::{Format, Reply, STRANDED};
+use super::output::{Format, Reply, STRANDED, plain};
 use super::pace::Pace;
 use super::request::{call, find_cluster};
 use super::running::Running;
@@ -92,7 +92,7 @@ pub(super) async fn carry_out(
     let moves: Vec<WorkloadReference> = moves.collect();
     if options.wait {
         // Told first: a person who reads it may still end the request.
-        eprint!("{}", table());
+        eprint!("{}", plain(&table()));
     }
     let order = options.why.author(&client).await;
     let order = order.order(order::REBALANCE, calendar());
