@@ -8,7 +8,7 @@ use muster_control_plane::fleet::availability::concern;
 use muster_control_plane::fleet::pause;
 use muster_control_plane::settings::Settings;
 use muster_shared::api::cluster::Cluster;
-use muster_shared::k8s::{Api, Client, ConfigMap, Lease, ResourceExt as _};
+use muster_shared::k8s::{Api, Client, Condition, ConfigMap, Lease, ResourceExt as _};
 use muster_shared::names::{CLUSTER_NAMESPACE, SYSTEM_NAMESPACE, condition};
 use muster_shared::taints::is_of_command;
 use muster_shared::{client, conditions};
@@ -121,13 +121,32 @@ fn last_word(heard: Option<Timestamp>, since: Option<Timestamp>) -> Option<Times
     heard.filter(is_true).or(since)
 }
 
+/// Checks of a cluster that is ready, each by a condition.
+pub(super) const CHECKS: [&str; 5] = [
+    condition::WORKLOADS_HEALTHY,
+    condition::NODES_READY,
+    condition::RESPONSIVE,
+    condition::NAMES_RESOLVE,
+    condition::EGRESS_READY,
+];
+
+/// Returns the first check that fails in a cluster whose taints are those of commands. Any other
+/// taint says more.
+fn failing(cluster: &Cluster) -> Option<&Condition> {
+    let checks = CHECKS.iter().filter_map(|it| cluster.condition(it));
+    let mut failing = checks.filter(|it| it.status == conditions::FALSE);
+    let is_tainted = !cluster.spec.taints.iter().all(is_of_command);
+    failing.next().filter(|_| !is_tainted)
+}
+
 impl Member {
     /// Describes a cluster. `is_unheard`: it is silent, and no leader acts to say so.
     pub fn of(cluster: &Cluster, lease: Option<&Lease>, is_unheard: bool) -> Self {
         let condition = cluster.condition(condition::READY);
         let is_ready = condition.is_some_and(|it| it.status == conditions::TRUE);
         let is_unheard = is_ready && is_unheard;
-        let concern = concern(cluster).filter(|_| is_ready && !is_unheard);
+        let concern = concern(cluster).or_else(|| failing(cluster));
+        let concern = concern.filter(|_| is_ready && !is_unheard);
         let (ready, reason) = match condition {
             _ if is_unheard => (conditions::UNKNOWN, SILENT),
             Some(it) => (&*it.status, &*it.reason),

@@ -12,9 +12,7 @@ use muster_control_plane::movement::eviction::judge::Switches;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::conditions;
 use muster_shared::k8s::{Condition, Lease};
-use muster_shared::names::condition::{
-    EGRESS_READY, NAMES_RESOLVE, NODES_READY, RESPONSIVE, SEEN_BY_PEERS, WORKLOADS_HEALTHY,
-};
+use muster_shared::names::condition::SEEN_BY_PEERS;
 use muster_shared::names::taint::{CORDON, DRAIN};
 use muster_shared::taints::{describe, is_drain, is_of_command};
 use serde::Serialize;
@@ -22,7 +20,7 @@ use serde::Serialize;
 use super::{Fates, Next, Report, Snapshot};
 use crate::cluster_row::{ClusterRow, Counts};
 use crate::leader::Leader;
-use crate::view::{Member, State};
+use crate::view::{CHECKS, Member, State};
 
 /// A cluster that needs attention.
 #[derive(Debug, PartialEq, Serialize)]
@@ -89,15 +87,6 @@ impl Ordered {
         self.order.starts_with(DRAINED)
     }
 }
-
-/// Checks of a cluster that is ready, each by a condition.
-const CHECKS: [&str; 5] = [
-    WORKLOADS_HEALTHY,
-    NODES_READY,
-    RESPONSIVE,
-    NAMES_RESOLVE,
-    EGRESS_READY,
-];
 
 const DRAINED: &str = "Drained";
 /// A drain of several clusters that was not completed.
@@ -168,8 +157,13 @@ pub(super) fn not_well(
         let observed: Vec<&Condition> = observed(cluster, is_ready).collect();
         let seen = observed.iter().find(|it| it.type_ == SEEN_BY_PEERS);
         seen_by_peers = seen.map(|it| it.status == conditions::TRUE);
-        let told = |it: &&Condition| format!("{}={}: {}", it.type_, it.status, plain(&it.message));
-        why.extend(observed.iter().map(told));
+        // The message of the one by which it needs attention is there already.
+        let others = observed.iter().filter_map(|it| {
+            let name = format!("{}={}", it.type_, it.status);
+            let is_known = member.concern.as_ref() == Some(&name);
+            (!is_known).then(|| format!("{name}: {}", plain(&it.message)))
+        });
+        why.extend(others);
     }
     if let Some(concern) = &member.concern {
         member.reason.clone_from(concern);

@@ -206,6 +206,8 @@ fn a_cluster_that_is_ready_and_takes_nothing_needs_attention() {
         ("Monitored", "False", Some("Monitored=False")),
         ("Monitored", "Unknown", None),
         ("CompleteAPIEnablements", "False", None),
+        ("NodesReady", "False", Some("NodesReady=False")),
+        ("NodesReady", "Unknown", None),
     ] {
         let mut odd = cluster("m1", "True", &[]);
         let condition = condition(kind, status, "R", "", "2026-01-01T00:07:00Z");

@@ -481,18 +481,44 @@ fn what_peers_see_of_a_cluster_that_is_not_ready_is_told() {
 }
 
 #[test]
-fn a_check_that_fails_is_told_of_a_cluster_that_is_tainted() {
-    let check = |status: &str| condition("EgressReady", status, "x", "no \u{1b}route", SINCE);
-    for (status, expected) in [
-        ("False", Some("EgressReady=False: no  route")),
-        ("True", None),
-        ("Unknown", None),
+fn a_check_that_fails_is_told_of_a_cluster_whether_it_is_tainted_or_not() {
+    let of = |taints: &[&str], checks: &[(&str, &str)]| {
+        let mut checked = cluster("m1", "True", taints);
+        let conditions = &mut checked.status.as_mut().unwrap().conditions;
+        for (kind, status) in checks {
+            let said = condition(kind, status, "x", "no \u{1b}route", SINCE);
+            conditions.push(read(said));
+        }
+        let report = decide(&snapshot(vec![checked], Vec::new()));
+        let found = report.not_well.first();
+        let why = found.and_then(|it| it.why.clone()).unwrap_or_default();
+        (report.summary.line(), why)
+    };
+    let tainted = "ATTENTION: m1 ready, but tainted (no-way-out:PreferNoExecute)";
+    let well = "WELL: 1 of 1 clusters ready, 0 workloads placed";
+    let fails = "ATTENTION: m1 ready, but EgressReady=False for 4 min (since 00:06:00Z)";
+    let (egress, nodes) = ("EgressReady", "NodesReady");
+    let taint = &["no-way-out"][..];
+    for (taints, checks, line, why) in [
+        (
+            taint,
+            &[(egress, "False")][..],
+            tainted,
+            "EgressReady=False: no  route",
+        ),
+        (taint, &[(egress, "True")], tainted, ""),
+        (taint, &[(egress, "Unknown")], tainted, ""),
+        (&[], &[(egress, "True")], well, ""),
+        (&[], &[(egress, "Unknown")], well, ""),
+        (&[], &[(egress, "False")], fails, "no \u{1b}route"),
+        (
+            &[],
+            &[(egress, "False"), (nodes, "False")],
+            "ATTENTION: m1 ready, but NodesReady=False for 4 min (since 00:06:00Z)",
+            "no \u{1b}route; EgressReady=False: no  route",
+        ),
     ] {
-        let mut tainted = cluster("m1", "True", &["no-way-out"]);
-        let conditions = &mut tainted.status.as_mut().unwrap().conditions;
-        conditions.push(read(check(status)));
-        let report = decide(&snapshot(vec![tainted], Vec::new()));
-        assert_eq!(report.not_well[0].why.as_deref(), expected, "{status}");
+        assert_eq!(of(taints, checks), (line.to_owned(), why.to_owned()));
     }
 }
 
