@@ -31,6 +31,10 @@ pub(super) fn sentences(
             let why = "nothing moves by itself: the feature gate Failover is off";
             return Some(format!("it left {name} at {left}, and {why}"));
         }
+        if !settings.schedules(spec.scheduler_name.as_deref()) {
+            let why = "nothing brings it back: another scheduler places it";
+            return Some(format!("it left {name} at {left}, and {why}"));
+        }
         let home = Home {
             name: &name,
             left,
@@ -85,6 +89,7 @@ mod tests {
             sentences(&binding, &snapshot(&[home]), &settings, now).join("\n")
         };
         let on = &["--feature-gates=Failover=true"][..];
+        let others = &["--feature-gates=Failover=true", "--scheduler-name=ours"][..];
         let fails = |home: &mut Value| home["status"]["conditions"][0]["status"] = json!("Unknown");
         let asked = |seconds: i32| json!({"mode": "WhenHealthy", "afterSeconds": seconds});
         for (failback, flags, change, expected) in [
@@ -95,6 +100,7 @@ mod tests {
                 "returns if asked to",
             ),
             (asked(1), &[], |_| (), "the feature gate Failover is off"),
+            (asked(1), others, |_| (), "another scheduler places it"),
             (asked(1), on, |_| (), "healthy since 2026-01-01T00:10:05Z"),
             (asked(600), on, |_| (), "not before 2026-01-01T00:20:05Z"),
             (

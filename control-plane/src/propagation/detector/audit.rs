@@ -182,11 +182,27 @@ pub fn switched_off(spec: &PropagationSpec, settings: &Settings) -> Vec<Finding>
         add("FailoverOff", note);
     }
     let failback = cluster.and_then(|it| it.failback.as_ref());
-    if failback.is_some_and(|it| it.mode == FailbackMode::WhenHealthy)
-        && !names_scheduler(spec.scheduler_name.as_deref(), &settings.scheduler_name)
-    {
-        let note = "spec.failover.cluster.failback: another scheduler places these workloads (spec.schedulerName), so nothing brings them back";
-        add("FailbackOff", note);
+    if failback.is_some_and(|it| it.mode == FailbackMode::WhenHealthy) {
+        let named = spec.scheduler_name.as_deref();
+        let needs = [
+            (
+                names_scheduler(named, &settings.scheduler_name),
+                "another scheduler places these workloads (spec.schedulerName)",
+            ),
+            (
+                settings.schedules(named),
+                "the controller scheduler of the control plane is off (--controllers)",
+            ),
+            (
+                settings.runs("workloadRebalancer"),
+                "the controller workloadRebalancer of the control plane is off (--controllers)",
+            ),
+        ];
+        if let Some((_, why)) = needs.iter().find(|it| !it.0) {
+            let note =
+                format!("spec.failover.cluster.failback: {why}, so nothing brings them back");
+            add("FailbackOff", &note);
+        }
     }
     let preempts = spec.preemption == Some(PreemptionBehavior::Always);
     if preempts && !settings.gate(&PROPAGATION_POLICY_PREEMPTION) {

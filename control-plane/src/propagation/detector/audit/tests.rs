@@ -273,11 +273,19 @@ fn preemption_and_priorities_that_a_gate_switches_off_are_told_on_the_policy() {
 
 #[test]
 fn a_return_that_another_scheduler_rules_out_is_told_on_the_policy() {
-    for (mode, scheduler, expected) in [
-        ("WhenHealthy", json!("other"), "FailbackOff"),
-        ("WhenHealthy", json!("default-scheduler"), ""),
-        ("WhenHealthy", json!(null), ""),
-        ("Never", json!("other"), ""),
+    for (mode, scheduler, controllers, expected) in [
+        ("WhenHealthy", json!("other"), "*", "FailbackOff"),
+        ("WhenHealthy", json!("default-scheduler"), "*", ""),
+        ("WhenHealthy", json!(null), "*", ""),
+        ("WhenHealthy", json!(null), "*,-scheduler", "FailbackOff"),
+        (
+            "WhenHealthy",
+            json!(null),
+            "*,-workloadRebalancer",
+            "FailbackOff",
+        ),
+        ("Never", json!("other"), "*", ""),
+        ("Never", json!(null), "*,-scheduler", ""),
     ] {
         let failover = json!({ "cluster": { "failback": { "mode": mode } } });
         let web = with(
@@ -286,8 +294,16 @@ fn a_return_that_another_scheduler_rules_out_is_told_on_the_policy() {
             failover,
         );
         let spec = spec(with(web, "schedulerName", scheduler.clone()));
-        let found = switched_off(&spec, &settings("Failover=true"));
-        assert_eq!(reasons(&found), expected, "{mode} with {scheduler}");
+        let settings = Settings {
+            controllers: controllers.parse().unwrap(),
+            ..settings("Failover=true")
+        };
+        let found = switched_off(&spec, &settings);
+        assert_eq!(
+            reasons(&found),
+            expected,
+            "{mode} with {scheduler} and {controllers}"
+        );
     }
 }
 
