@@ -232,6 +232,9 @@ pub mod condition {
     pub const DATA_PENDING: &str = "DataPending";
     /// Of a policy: every part of it has an effect on the fleet as it is.
     pub const EFFECTIVE: &str = "Effective";
+    /// Of a policy (Muster's own): its copies are neither created nor changed in some clusters,
+    /// with who ordered that. Set if they were once.
+    pub const SUSPENDED: &str = "Suspended";
     /// Of a Cluster: `status.apiEnablements` is complete.
     pub const COMPLETE_API_ENABLEMENTS: &str = "CompleteAPIEnablements";
     /// Of a Cluster (Muster's own): no other Cluster is the same member. Set if there was a doubt.

@@ -4,7 +4,7 @@
 mod failback;
 mod print;
 mod story;
-mod suspension;
+pub(super) mod suspension;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -11,7 +11,8 @@ use std::fmt;
 
 use jiff::{SignedDuration, Timestamp};
 use muster_shared::api::cluster::Cluster;
-use muster_shared::api::policy::PropagationSpec;
+use muster_shared::api::policy::{PropagationSpec, SuspendClusters};
+use muster_shared::check::listed;
 use muster_shared::k8s::{ManagedFieldsEntry, ObjectMeta, Taint};
 use muster_shared::names::annotation::ORDERED_BY;
 use muster_shared::names::taint::{CORDON, DRAIN};
@@ -28,6 +29,8 @@ const KEPT: usize = 8;
 const FRESH: SignedDuration = SignedDuration::from_hours(1);
 /// Time that lies at most between a write and the time that it gives a taint: admission dates it.
 const SAME_MOMENT: SignedDuration = SignedDuration::from_secs(2);
+/// Clusters of a suspension that are named at most.
+const MOST_NAMED: usize = 5;
 /// Letters of a text of an order at most.
 pub const LONGEST: usize = 200;
 /// Name under which `kubectl muster` writes. A pause in this name is a step of another order.
@@ -267,12 +270,25 @@ pub fn of_cluster(metadata: &ObjectMeta, taints: &[Taint], now: Timestamp) -> [S
     ]
 }
 
+/// Returns in which clusters a suspension leaves copies as they are, in words; `None` if in none.
+pub fn suspended_in(
+    dispatching: Option<bool>,
+    on_clusters: Option<&SuspendClusters>,
+) -> Option<String> {
+    let what = "its copies are neither created nor changed";
+    if dispatching == Some(true) {
+        return Some(format!("{what} in any cluster"));
+    }
+    let names = &on_clusters?.cluster_names;
+    (!names.is_empty()).then(|| format!("{what} in {}", listed(names, MOST_NAMED)))
+}
+
 /// Returns the order of a policy to suspend what it propagates.
 pub fn of_policy(spec: &PropagationSpec) -> [StandingOrder; 1] {
     let suspension = spec.suspension.as_ref();
     let suspension = suspension.filter(|it| {
         let clusters = it.dispatching_on_clusters.as_ref();
-        it.dispatching == Some(true) || clusters.is_some_and(|it| !it.cluster_names.is_empty())
+        suspended_in(it.dispatching, clusters).is_some()
     });
     let said = suspension.map(|it| json!(it).to_string());
     [(said, order::SUSPEND, order::UNSUSPEND)]

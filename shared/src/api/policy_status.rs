@@ -51,6 +51,9 @@ pub struct PropagationStatus {
     ///   cluster that it names does not exist, or a feature gate is off; the message names the
     ///   fields. It is judged half a minute after the policy, what it has, or the clusters of the
     ///   fleet have changed, and once a minute while it is False.
+    /// - `Suspended`: copies are neither created nor changed in some clusters, because the policy
+    ///   says so (`suspension`). The message names the clusters, who ordered that, and why. Set if
+    ///   they were once.
     #[serde(skip_serializing_if = "absent", deserialize_with = "nullable")]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,

@@ -1,36 +1,64 @@
 //! Reports a suspension, and who ordered it.
 
+use std::collections::BTreeSet;
+
+use futures::future::join_all;
 use kube::Client;
-use muster_control_plane::fleet::attribution::{Attribution, order};
+use muster_control_plane::fleet::attribution::{Attribution, order, suspended_in};
 use muster_control_plane::fleet::claim::Claim;
+use muster_control_plane::fleet::policy::PolicyKey;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::Suspension;
-use muster_shared::check::listed;
 use muster_shared::k8s::ObjectMeta;
 
-/// Clusters that are named at most.
-const MOST_NAMED: usize = 5;
+/// Policies at most of which the orders are read.
+const MOST_READ: usize = 3;
 
 /// Returns where the copies of a workload are left as they are, and by whose order as far as its
 /// policy can be read; `None` if they are not.
 pub(super) async fn describe(client: &Client, binding: &AnyBinding) -> Option<String> {
     let place = place(binding.spec.suspension.as_ref()?)?;
-    let policy = policy(client, binding).await;
+    let policy = match Claim::on(&binding.metadata) {
+        Some(claim) => read(client, &claim.policy).await,
+        None => None,
+    };
     Some(place + &policy.as_ref().map_or_else(String::new, author))
 }
 
-fn place(suspension: &Suspension) -> Option<String> {
-    let what = "its copies are neither created nor changed";
-    if suspension.dispatching == Some(true) {
-        return Some(format!("{what} in any cluster"));
-    }
-    let named = &suspension.dispatching_on_clusters.as_ref()?.cluster_names;
-    (!named.is_empty()).then(|| format!("{what} in {}", listed(named, MOST_NAMED)))
+/// Returns the policies that place workloads.
+pub(crate) fn policies_of<'a>(
+    bindings: impl IntoIterator<Item = &'a AnyBinding>,
+) -> BTreeSet<PolicyKey> {
+    let bindings = bindings.into_iter();
+    let claims = bindings.filter_map(|it| Claim::on(&it.metadata));
+    claims.map(|it| it.policy).collect()
 }
 
-/// Reads the policy that places a workload.
-async fn policy(client: &Client, binding: &AnyBinding) -> Option<ObjectMeta> {
-    let policy = Claim::on(&binding.metadata)?.policy;
+/// Returns policies that suspend copies, each with who ordered that and why, as far as the first
+/// few can be read.
+pub(crate) async fn authors(client: &Client, policies: BTreeSet<PolicyKey>) -> Vec<String> {
+    let others = policies.len().saturating_sub(MOST_READ);
+    let few = policies.into_iter().take(MOST_READ);
+    let told = few.map(|key| async move {
+        let policy = read(client, &key).await?;
+        Some(format!("{key}{}", author(&policy)))
+    });
+    let told = join_all(told).await.into_iter().flatten();
+    let more = match others {
+        0 => None,
+        1 => Some("and 1 more policy".to_owned()),
+        more => Some(format!("and {more} more policies")),
+    };
+    told.chain(more).collect()
+}
+
+fn place(suspension: &Suspension) -> Option<String> {
+    let clusters = suspension.dispatching_on_clusters.as_ref();
+    suspended_in(suspension.dispatching, clusters)
+}
+
+/// Reads a policy.
+async fn read(client: &Client, policy: &PolicyKey) -> Option<ObjectMeta> {
     let read = policy.api(client).get_metadata(policy.name()).await;
     Some(read.ok()?.metadata)
 }
@@ -44,10 +72,41 @@ fn author(policy: &ObjectMeta) -> String {
 
 #[cfg(test)]
 mod tests {
-    use muster_shared::names::annotation::ORDERED_BY;
+    use muster_shared::names::annotation::{
+        ORDERED_BY, PROPAGATION_POLICY_NAME, PROPAGATION_POLICY_NAMESPACE,
+    };
+    use muster_shared::names::label::PROPAGATION_POLICY_ID;
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::fixtures;
+
+    #[tokio::test]
+    async fn the_orders_of_the_first_few_policies_are_told() {
+        let orders = json!([{"order": "suspend", "by": "alice"}]).to_string();
+        let client = fixtures::api(move |request| {
+            let name = request.uri().path().rsplit('/').next();
+            (
+                200,
+                json!({"metadata": {"name": name, "annotations": {ORDERED_BY: orders}}}),
+            )
+        });
+        let binding = |name: &str| {
+            let metadata = json!({
+                "annotations": {PROPAGATION_POLICY_NAMESPACE: "shop", PROPAGATION_POLICY_NAME: name},
+                "labels": {PROPAGATION_POLICY_ID: name},
+            });
+            fixtures::binding("shop", name, &json!({ "metadata": metadata }))
+        };
+        let told = async |names: &[&str]| {
+            let bindings: Vec<_> = names.iter().map(|it| binding(it)).collect();
+            authors(&client, policies_of(bindings.iter().map(AsRef::as_ref))).await
+        };
+        let by_alice = |name: &str| format!("PropagationPolicy shop/{name}: suspended by alice");
+        assert_eq!(told(&["b", "a", "b"]).await, ["a", "b"].map(by_alice));
+        let many = told(&["a", "b", "c", "d", "e"]).await;
+        assert_eq!(many[2..], [by_alice("c"), "and 2 more policies".to_owned()]);
+    }
 
     #[test]
     fn a_suspension_is_told_with_its_clusters() {

@@ -109,6 +109,8 @@ pub(super) struct Snapshot {
     /// The settings by the flags that the command was given or the leader publishes, or the
     /// defaults.
     pub settings: Settings,
+    /// Policies that suspend copies, each with who ordered that and why, as far as they were read.
+    pub suspensions: Vec<String>,
     /// Policies that taint clusters; `None` if they could not be read.
     pub taint_policies: Option<Vec<ClusterTaintPolicy>>,
 }
@@ -174,6 +176,8 @@ pub(super) struct Report {
     pub without_dependencies: Vec<Waiting>,
     /// Workloads with a cluster in which their policies suspend what is to be created or changed.
     pub suspended: Group,
+    /// Their policies, each with who ordered that and why, as far as the first few could be read.
+    pub suspensions: Vec<String>,
     /// Credentials and tokens that have ended, or end in days and were not renewed.
     pub expires: Vec<Expiry>,
     /// The clusters, if they were asked for and could be read.
@@ -266,6 +270,7 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
         may_be_paused: snapshot.pause.is_err(),
         unread,
         pace,
+        suspensions: snapshot.suspensions.clone(),
         ..Report::default()
     };
     let silent = report.not_well.iter().filter(|it| it.reason == SILENT);
@@ -367,6 +372,14 @@ fn regions(clusters: &[Cluster]) -> BTreeMap<String, usize> {
     regions
 }
 
+/// Returns whether a workload has a cluster in which its policy suspends what is to be created or
+/// changed.
+pub(super) fn is_suspended(binding: &AnyBinding) -> bool {
+    let spec = &binding.spec;
+    let mut targets = spec.clusters.iter();
+    !runs_nothing(spec) && targets.any(|it| spec.dispatching_suspended_in(&it.name))
+}
+
 /// Takes note of one workload. `silent` are clusters that nobody judges.
 fn take(report: &mut Report, binding: &AnyBinding, silent: &BTreeSet<String>) {
     let (spec, status) = (&binding.spec, binding.status());
@@ -394,8 +407,7 @@ fn take(report: &mut Report, binding: &AnyBinding, silent: &BTreeSet<String>) {
     if let Some(lacks) = holds(references::CONDITION, conditions::TRUE) {
         report.without_dependencies.push(waiting(lacks));
     }
-    let mut targets = spec.clusters.iter();
-    if !runs_nothing(spec) && targets.any(|it| spec.dispatching_suspended_in(&it.name)) {
+    if is_suspended(binding) {
         report.suspended.add(binding);
     }
     let unheard = unknown::unheard(binding, silent);

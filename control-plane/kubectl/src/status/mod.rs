@@ -18,7 +18,8 @@ use muster_shared::clock::calendar;
 use muster_shared::k8s::{Api, Client};
 use terminal_size::Width;
 
-use self::decide::{Report, Snapshot, decide};
+use self::decide::{Report, Snapshot, decide, is_suspended};
+use super::explain::suspension::{authors, policies_of};
 use super::list::{all, bindings, tokens, works};
 use super::output::{Format, Reply, plain};
 use super::running::{Running, Source};
@@ -144,6 +145,9 @@ async fn read(client: &Client, server: &str, flags: &[String]) -> anyhow::Result
         clusters,
         leases,
     } = view;
+    let suspended = bindings.iter().flatten().filter(|it| is_suspended(it));
+    let suspending = policies_of(suspended.map(AsRef::as_ref));
+    let suspensions = authors(client, suspending).await;
     let lease = leader.as_ref().ok().and_then(Option::as_ref);
     let Running {
         settings,
@@ -169,6 +173,7 @@ async fn read(client: &Client, server: &str, flags: &[String]) -> anyhow::Result
             Err(error) => Err(format!("list tokens: {}", client::brief(&error))),
         },
         settings,
+        suspensions,
         taint_policies: policies.ok(),
     })
 }

@@ -188,7 +188,9 @@ fn suspended(report: &Report) -> Option<String> {
         "whose policies suspend their copies",
     );
     let who = count(number, "workload");
-    (number > 0).then(|| {
-        format!("{who} ({names}), {whose}; by whose order, and why: kubectl muster explain")
-    })
+    let orders = match &report.suspensions[..] {
+        [] => "; by whose order, and why: kubectl muster explain".to_owned(),
+        orders => format!(": {}", orders.join("; ")),
+    };
+    (number > 0).then(|| format!("{who} ({names}), {whose}{orders}"))
 }

@@ -81,6 +81,7 @@ fn snapshot(clusters: Vec<Cluster>, bindings: Vec<Arc<AnyBinding>>) -> Snapshot 
         pause: Ok(None),
         tokens: Ok(Vec::new()),
         settings: Settings::default(),
+        suspensions: Vec::new(),
         taint_policies: None,
     }
 }

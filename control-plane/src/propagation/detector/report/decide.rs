@@ -6,12 +6,13 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::ObjectReference;
-use muster_shared::api::policy::{PropagationReason, PropagationStatus};
+use muster_shared::api::policy::{PropagationReason, PropagationSpec, PropagationStatus};
 use muster_shared::conditions;
-use muster_shared::k8s::Condition;
-use muster_shared::names::condition::{self, EFFECTIVE};
+use muster_shared::k8s::{Condition, ObjectMeta};
+use muster_shared::names::condition::{self, EFFECTIVE, SUSPENDED};
 use muster_shared::names::{label, namespaced_key};
 
+use crate::fleet::attribution::{Attribution, order, suspended_in};
 use crate::fleet::template::TemplateKey;
 use crate::fleet::unheard::unheard;
 use crate::movement::eviction::explain::CONDITION as EVICTION_PENDING;
@@ -222,6 +223,43 @@ pub fn status(
         reasons: tally.reasons(),
         conditions: conditions.unwrap_or_else(|| known_conditions.to_vec()),
     }
+}
+
+/// Returns the condition that says who suspended what a policy propagates, and why, or that this
+/// has ended; `None` if it was never suspended.
+pub fn suspended(
+    known: &[Condition],
+    metadata: &ObjectMeta,
+    spec: &PropagationSpec,
+    now: Timestamp,
+) -> Option<Condition> {
+    let path = ["spec", "suspension"];
+    let place = spec.suspension.as_ref().and_then(|it| {
+        let clusters = it.dispatching_on_clusters.as_ref();
+        suspended_in(it.dispatching, clusters)
+    });
+    let Some(place) = place else {
+        let known = conditions::get(known, SUSPENDED)?;
+        // An end is reported once: its order may be no more among the last.
+        if known.status == conditions::FALSE {
+            return Some(known.clone());
+        }
+        let ended = Attribution::standing(metadata, order::UNSUSPEND, order::SUSPEND, None);
+        let ended = ended.map_or_else(String::new, |it| format!(": ended {it}"));
+        let message = format!("its copies are created and changed{ended}");
+        let (status, reason) = (conditions::FALSE, "NotSuspended");
+        return Some(conditions::new(SUSPENDED, status, reason, &message, now));
+    };
+    let by_program = || {
+        let by = Attribution::by_program(metadata, order::SUSPEND, &path)?;
+        // The time of its last write is not that of the order.
+        Some(Attribution { at: None, ..by })
+    };
+    let by = Attribution::standing(metadata, order::SUSPEND, order::UNSUSPEND, None);
+    let by = by.or_else(by_program).unwrap_or_default();
+    let message = format!("{place}: suspended {by}");
+    let (status, reason) = (conditions::TRUE, "Ordered");
+    Some(conditions::new(SUSPENDED, status, reason, &message, now))
 }
 
 fn ready(tally: &Tally, nothing: impl FnOnce() -> Nothing, now: Timestamp) -> Condition {

@@ -12,7 +12,11 @@ use std::time::Duration;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::policy::PropagationStatus;
 use muster_shared::api::scope::ResourceScope;
+use muster_shared::conditions;
 use muster_shared::controller::Controller;
+use muster_shared::events::EventType;
+use muster_shared::k8s::Condition;
+use muster_shared::names::condition::SUSPENDED;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::outline::Outline;
@@ -143,8 +147,14 @@ impl Detector {
         let (findings, is_complete) = self.audits.findings(key);
         let nothing = || self.nothing(&policy);
         let now = self.fleet.clock.now();
+        let told = known.map(|it| it.conditions.as_slice()).unwrap_or_default();
+        let suspended = decide::suspended(told, policy.metadata(), policy.spec(), now);
+        let ordered = suspended.clone().filter(|it| {
+            let told = conditions::get(told, SUSPENDED);
+            conditions::is_update(told, it)
+        });
         let began = Instant::now();
-        let wanted = decide::status(
+        let mut wanted = decide::status(
             known,
             generation,
             &tally,
@@ -152,11 +162,27 @@ impl Detector {
             (&findings, is_complete),
             now,
         );
+        if let Some(suspended) = suspended {
+            let observed_generation = generation;
+            conditions::set(
+                &mut wanted.conditions,
+                Condition {
+                    observed_generation,
+                    ..suspended
+                },
+            );
+        }
         let took = began.elapsed();
         let next = if known == Some(&wanted) {
             Next::Done
         } else {
-            self.write_status(&policy, &wanted).await?
+            let next = self.write_status(&policy, &wanted).await?;
+            // Otherwise it is written, and reported, later.
+            if let Some(ordered) = ordered.filter(|_| next == Next::Done) {
+                let (events, kind) = (&self.fleet.events, EventType::Normal);
+                policy.report(events, kind, "Ordered", ordered.message);
+            }
+            next
         };
         // No event tells that another policy claims, or gives up, what this one selects.
         let looks_again = is_empty && next == Next::Done;
@@ -274,6 +300,7 @@ impl Detector {
 
 #[cfg(test)]
 mod tests {
+    use muster_shared::names::annotation::ORDERED_BY;
     use serde_json::json;
 
     use super::*;
@@ -337,6 +364,24 @@ mod tests {
                 assert!(reasons.contains(&json!(reason)), "{is_wide}: {told}");
             }
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_suspended_what_a_policy_propagates_is_told_once() {
+        let mut policy = policy();
+        policy["spec"]["suspension"] = json!({"dispatching": true});
+        let orders = json!([{"order": "suspend", "by": "alice", "reason": "an audit"}]);
+        policy["metadata"]["annotations"] = json!({ORDERED_BY: orders.to_string()});
+        let objects = [("propagationpolicies", policy), ("deployments", template())];
+        let mut stand = Stand::new(objects);
+        detect(&mut stand).await;
+        pass(120).await;
+        let said = stand.api.condition("propagationpolicies", "web", SUSPENDED);
+        let expected = "its copies are neither created nor changed in any cluster: suspended by alice: an audit";
+        assert_eq!(said["message"], expected, "{said}");
+        let told = stand.api.told().await;
+        let ordered = told.iter().filter(|it| it.1 == "Ordered").count();
+        assert_eq!(ordered, 1, "{told:?}");
     }
 
     #[tokio::test(start_paused = true)]

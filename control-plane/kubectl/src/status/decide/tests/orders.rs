@@ -131,6 +131,22 @@ fn workloads_that_a_policy_suspends_where_they_are_are_told() {
 }
 
 #[test]
+fn who_suspended_the_copies_of_workloads_is_told() {
+    let mut web = binding("web", &[], None).as_ref().clone();
+    web.spec.suspension = read(json!({ "dispatching": true }));
+    let report = decide(&Snapshot {
+        suspensions: ["a: suspended by alice: an audit", "and 2 more policies"]
+            .map(str::to_owned)
+            .to_vec(),
+        ..snapshot(well(), vec![Arc::new(web)])
+    });
+    let text = print::table(&report, NOW.parse().unwrap());
+    let told =
+        "whose policy suspends its copies: a: suspended by alice: an audit; and 2 more policies\n";
+    assert!(text.contains(told), "{text}");
+}
+
+#[test]
 fn what_could_not_be_read_is_not_told_as_zero() {
     let blind = Snapshot {
         clusters: Err("list clusters: 404".to_owned()),

@@ -1,4 +1,5 @@
 use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::names::annotation::ORDERED_BY;
 use serde_json::{Value, json};
 
 use super::*;
@@ -83,6 +84,65 @@ fn a_binding_is_placed_waits_or_is_refused() {
             State::Refused(reason, _) => format!("refused: {reason}"),
         };
         assert_eq!(found, expected, "{clusters:?} {conditions:?}");
+    }
+}
+
+#[test]
+fn who_suspended_a_policy_and_who_ended_that_is_told_once() {
+    let all = json!({"dispatching": true});
+    let some = json!({"dispatchingOnClusters": {"clusterNames": ["m1", "m2"]}});
+    let order = |order: &str| {
+        let orders = json!([{"order": order, "by": "alice", "reason": "an audit"}]);
+        json!({"annotations": {ORDERED_BY: orders.to_string()}})
+    };
+    let by_program = json!({"managedFields": [{
+        "manager": "argocd", "operation": "Update", "time": "2026-01-01T00:00:00Z",
+        "fieldsV1": {"f:spec": {"f:suspension": {}}},
+    }]});
+    let what = "its copies are neither created nor changed in";
+    let mut known: Vec<Condition> = Vec::new();
+    for (suspension, metadata, expected) in [
+        (json!(null), order("unsuspend"), None),
+        (json!({"dispatching": false}), json!({}), None),
+        (
+            all,
+            order("suspend"),
+            Some(format!(
+                "True {what} any cluster: suspended by alice: an audit"
+            )),
+        ),
+        (
+            some.clone(),
+            by_program,
+            Some(format!(
+                "True {what} m1, m2: suspended by somebody with argocd"
+            )),
+        ),
+        (
+            some,
+            json!({}),
+            Some(format!("True {what} m1, m2: suspended by somebody")),
+        ),
+        (
+            json!(null),
+            order("unsuspend"),
+            Some("False its copies are created and changed: ended by alice: an audit".to_owned()),
+        ),
+        // The order is no more among the last.
+        (
+            json!(null),
+            json!({}),
+            Some("False its copies are created and changed: ended by alice: an audit".to_owned()),
+        ),
+    ] {
+        let metadata: ObjectMeta = serde_json::from_value(metadata).unwrap();
+        let spec = serde_json::from_value(json!({"suspension": suspension})).unwrap();
+        let said = suspended(&known, &metadata, &spec, at(1));
+        let told = said
+            .as_ref()
+            .map(|it| format!("{} {}", it.status, it.message));
+        assert_eq!(told, expected, "{suspension}");
+        known = said.into_iter().collect();
     }
 }
 
