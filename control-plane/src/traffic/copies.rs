@@ -153,7 +153,8 @@ fn addresses(status: &Value) -> BTreeSet<String> {
     let address = |it: &Value| {
         let ip = it["ip"].as_str().filter(|it| !it.is_empty());
         if let Some(ip) = ip {
-            let ip: IpAddr = ip.parse().ok()?;
+            // An IPv4 address that is written as one of IPv6 belongs into an A record.
+            let ip = ip.parse::<IpAddr>().ok()?.to_canonical();
             return is_reachable(ip).then(|| ip.to_string());
         }
         let name = it["hostname"].as_str()?.to_ascii_lowercase();
@@ -163,14 +164,13 @@ fn addresses(status: &Value) -> BTreeSet<String> {
     ingress.filter_map(address).take(MOST_ADDRESSES).collect()
 }
 
-/// Returns whether an address can be that of another machine. A member must not lead clients to
-/// themselves.
+/// Returns whether an address, in its canonical form, can be that of another machine. A member must
+/// not lead clients to themselves.
 fn is_reachable(ip: IpAddr) -> bool {
-    let is_local = match ip.to_canonical() {
+    let is_local = match ip {
         IpAddr::V4(ip) => ip.is_link_local() || ip.is_broadcast(),
         IpAddr::V6(ip) => ip.is_unicast_link_local(),
     };
-    let ip = ip.to_canonical();
     !is_local && !ip.is_loopback() && !ip.is_unspecified() && !ip.is_multicast()
 }
 
@@ -314,6 +314,7 @@ mod tests {
                 json!({"ip": "", "hostname": "LB.example."}),
                 Some("lb.example"),
             ),
+            (json!({"ip": "::ffff:192.0.2.1"}), Some("192.0.2.1")),
             (json!({"ip": "127.0.0.1"}), None),
             (json!({"ip": "::ffff:127.0.0.1"}), None),
             (json!({"ip": "169.254.169.254"}), None),
