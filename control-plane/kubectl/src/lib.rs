@@ -15,6 +15,7 @@ mod fixtures;
 mod follow;
 mod forecast;
 mod get;
+mod held_back;
 mod history;
 mod install;
 mod interpret;

@@ -15,6 +15,7 @@ use muster_shared::names::condition;
 use serde::Serialize;
 
 use crate::cluster_row::ClusterRow;
+use crate::held_back::held_back;
 use crate::old_copies::OldCopies;
 use crate::rows::Named;
 use crate::table::{Table, ago};
@@ -103,7 +104,7 @@ pub(super) struct WorkloadRow {
     /// Clusters among `leaving` that are silent, so that their copies are not reported.
     not_heard: Vec<String>,
     /// `Placed`, `Moving`, `Unplaced`, `Unknown`, `DependenciesMissing`, or the reason of a pending
-    /// eviction.
+    /// eviction or for which a new copy is not created yet.
     state: String,
     since: Option<Timestamp>,
     message: String,
@@ -128,6 +129,7 @@ impl WorkloadRow {
         let pending = holds(explain::CONDITION, conditions::TRUE);
         let unplaced = holds(condition::SCHEDULED, conditions::FALSE);
         let unknown = holds(condition::FULLY_APPLIED, conditions::UNKNOWN);
+        let held = held_back(&status.conditions).next();
         let lacks = holds(references::CONDITION, conditions::TRUE);
         // What follows others is placed where they are.
         let targets = Scope::of(spec).targets;
@@ -153,6 +155,7 @@ impl WorkloadRow {
         let (state, told) = match (pending, unplaced, unknown) {
             (Some(pending), ..) => (pending.reason.clone(), Some(pending)),
             (_, Some(unplaced), _) => ("Unplaced".to_owned(), Some(unplaced)),
+            _ if held.is_some() => (held.map(|it| it.reason.clone()).unwrap_or_default(), held),
             _ if task.is_some() => ("Moving".to_owned(), None),
             (_, _, Some(unknown)) => ("Unknown".to_owned(), Some(unknown)),
             _ if targets.is_empty() => ("Unplaced".to_owned(), None),

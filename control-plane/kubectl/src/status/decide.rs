@@ -54,6 +54,7 @@ pub(super) use self::service::{Group, Service};
 use super::summary::{Summary, clock, verbs};
 use crate::cluster_row::ClusterRow;
 use crate::evicting::evicting;
+use crate::held_back::{FOR_ROLE, held_back};
 use crate::leader::{Leader, SILENT};
 use crate::old_copies::{self, InCluster, OldCopies, old_copies};
 use crate::running::Source;
@@ -172,6 +173,9 @@ pub(super) struct Report {
     pub waiting: Vec<Waiting>,
     pub stranded: Vec<Waiting>,
     pub unplaced: Vec<Waiting>,
+    /// Workloads of which a new copy is not created yet: it waits for its data, or for the removal
+    /// of the old one.
+    pub held_back: Vec<Waiting>,
     /// Workloads that are placed where something they refer to is not.
     pub without_dependencies: Vec<Waiting>,
     /// Workloads with a cluster in which their policies suspend what is to be created or changed.
@@ -404,6 +408,8 @@ fn take(report: &mut Report, binding: &AnyBinding, silent: &BTreeSet<String>) {
     if let Some(unplaced) = holds(condition::SCHEDULED, conditions::FALSE) {
         report.unplaced.push(waiting(unplaced));
     }
+    let held_back = held_back(&status.conditions).filter(|it| it.reason != FOR_ROLE);
+    report.held_back.extend(held_back.map(waiting));
     if let Some(lacks) = holds(references::CONDITION, conditions::TRUE) {
         report.without_dependencies.push(waiting(lacks));
     }

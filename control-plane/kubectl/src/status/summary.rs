@@ -13,6 +13,7 @@ pub(super) use self::advice::Advice;
 pub(super) use self::clusters::verbs;
 pub(super) use self::service::Lost;
 use super::decide::{Ordered, Report, Waiting, cluster_of};
+use crate::held_back::DATA_NOT_READY;
 pub(super) use crate::table::count;
 
 /// Matters that the sentence names; the others are only counted.
@@ -215,6 +216,11 @@ fn matters(report: &Report, now: Timestamp) -> Vec<(Severity, String)> {
         !not_well.contains(it) && !drained.contains(it)
     });
     all.extend(waiting.map(|words| (Attention, words)));
+    let held_back = by_reason(&report.held_back, &|_| true);
+    let is_late = |it: &Waiting| it.reason == DATA_NOT_READY;
+    let is_late = report.held_back.iter().any(is_late);
+    let severity = if is_late { Alarm } else { Attention };
+    all.extend(held_back.map(|words| (severity, words)));
     let unknown = report.unknown * usize::from(not_well.is_empty());
     for (number, severity, words) in [
         (report.unplaced.len(), Alarm, "without a place"),

@@ -50,6 +50,7 @@ impl Report {
             && !self.waiting.iter().any(waits)
             && self.stranded.is_empty()
             && self.unplaced.is_empty()
+            && self.held_back.is_empty()
             && self.without_dependencies.is_empty()
             && self.service.without.count == 0
             && self.service.failing.count == 0;

@@ -165,6 +165,7 @@ fn counts_of_workloads(report: &Report) -> String {
             "stranded (they have to leave and cannot)".to_owned(),
         ),
         (report.unplaced.len(), "without a place".to_owned()),
+        (report.held_back.len(), "without a new copy yet".to_owned()),
         (
             report.without_dependencies.len(),
             "without what they refer to".to_owned(),

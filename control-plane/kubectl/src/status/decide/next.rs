@@ -316,6 +316,11 @@ fn of_fleet(report: &Report, pauses: &[Pause]) -> Next {
             let from = listed(&from, 3);
             format!("old copies leave {from} when the new ones are healthy").into()
         }
+        (None, []) if !report.held_back.is_empty() => {
+            let number = report.held_back.len();
+            let (who, verb) = (count(number, "workload"), either(number, "starts", "start"));
+            format!("{who} {verb} when nothing holds the new copies back; when is not known").into()
+        }
         (None, []) => "nothing moves or waits".into(),
     }
 }

@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::super::decide::{NotWell, Ordered, Report, Waiting};
 use super::clusters::{common_region, is_network};
 use super::{Lost, Severity, count, either, is_emptied, span_of};
+use crate::held_back::DATA_NOT_READY;
 
 /// Clusters that a command names at most; a fleet of more never stops by default.
 const NAMED: usize = 10;
@@ -99,6 +100,13 @@ pub(super) fn advice(report: &Report, severity: Severity, lost: Lost) -> Advice 
         return of_stranded(
             first,
             "make room, or widen the policies of workloads that no cluster fits",
+        );
+    }
+    let mut held = report.held_back.iter();
+    if let Some(first) = held.find(|it| it.reason == DATA_NOT_READY) {
+        return of_stranded(
+            first,
+            "find out why the data of the workload is not ready, and repair its replication",
         );
     }
     if let [first, ..] = &down[..] {

@@ -269,6 +269,12 @@ pub(in super::super) fn verbs(reason: &str) -> (String, String) {
         "Paused" => wait("for the end of a pause"),
         "WaitingForFence" => wait("until the old copy has surely stopped"),
         "WaitingForTemplate" => wait("for the template"),
+        "WaitingForRemoval" => wait("for the removal of an old copy"),
+        "WaitingForData" => ("waits for its data".into(), "wait for their data".into()),
+        "DataNotReady" => (
+            "has waited too long for its data".into(),
+            "have waited too long for their data".into(),
+        ),
         "NowhereToGo" => ("has nowhere to go".into(), "have nowhere to go".into()),
         "NotFenced" => cannot("nothing stops the old copy"),
         "StateNotPreserved" => cannot("the state cannot be preserved"),

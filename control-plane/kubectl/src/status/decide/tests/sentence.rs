@@ -312,6 +312,43 @@ fn the_state_of_the_fleet_is_told_in_one_sentence() {
             "ALARM: 1 workload without a place",
         ),
         (
+            with(
+                &[],
+                vec![binding(
+                    "web",
+                    &[("DataPending", "True", "WaitingForData")],
+                    None,
+                )],
+            ),
+            "ATTENTION: 1 workload waits for its data",
+        ),
+        (
+            with(
+                &[],
+                vec![
+                    binding("web", &[("DataPending", "True", "DataNotReady")], None),
+                    binding(
+                        "db",
+                        &[("RemovalPending", "True", "WaitingForRemoval")],
+                        None,
+                    ),
+                ],
+            ),
+            "ALARM: 1 workload has waited too long for its data, 1 waits for the removal of an old copy",
+        ),
+        (
+            // The workload says so that the data follows.
+            with(
+                &[],
+                vec![binding(
+                    "data",
+                    &[("DataPending", "True", "WaitingForRole")],
+                    None,
+                )],
+            ),
+            "WELL: 5 of 5 clusters ready, 1 workload placed",
+        ),
+        (
             with(&[], vec![binding("web", &[LACKS], None)]),
             "ATTENTION: 1 workload with missing dependencies",
         ),
