@@ -8,14 +8,14 @@ use muster_shared::check::common::{TOLERATED, ends_soon, numbers, remaining, ske
 use muster_shared::check::{Category, listed};
 use muster_shared::conditions::{FALSE, TRUE, UNKNOWN};
 use muster_shared::k8s::{Lease, ResourceExt};
-use muster_shared::names::condition::{READY, UNIQUE_IDENTITY};
+use muster_shared::names::condition::{MONITORED, READY, UNIQUE_IDENTITY, WORKS_UP_TO_DATE};
 use muster_shared::self_report::AgentReport;
 
 use super::facts::Facts;
 use super::fleet_api::OWN;
 use super::gather::MOST_AGENTS;
 use super::rights;
-use crate::view::is_with_last;
+use crate::view::{CHECKS, is_with_last};
 
 /// Clusters that one line names.
 const MOST: usize = 5;
@@ -57,6 +57,7 @@ pub(super) fn check(category: &mut Category, facts: &Facts) {
     }
     for cluster in clusters {
         ready(category, cluster);
+        conditions(category, cluster);
     }
     versions_of_kubernetes(category, clusters);
     rights_of_agents(category, facts, clusters);
@@ -103,6 +104,24 @@ fn ready(category: &mut Category, cluster: &Cluster) {
                 twin.message
             ),
             "Delete the one of the two that is wrong: kubectl muster unregister NAME",
+        );
+    }
+}
+
+/// Checks the conditions by which a cluster that is ready needs attention all the same.
+fn conditions(category: &mut Category, cluster: &Cluster) {
+    let name = cluster.name_any();
+    let kinds = [WORKS_UP_TO_DATE, MONITORED].into_iter().chain(CHECKS);
+    let found = kinds.filter_map(|it| cluster.condition(it));
+    // Those of one that is not ready may be old.
+    let is_ready = cluster.is_true(READY);
+    for it in found.filter(|it| is_ready && it.status == FALSE) {
+        let (kind, reason, message) = (&it.type_, &it.reason, &it.message);
+        let since = it.last_transition_time.0;
+        category.warning(
+            "conditions",
+            format!("{name}: {kind} is False since {since:.0} ({reason}): {message}"),
+            format!("kubectl describe cluster {name} shows all its conditions."),
         );
     }
 }

@@ -83,7 +83,7 @@ pub(super) struct Options {
 /// Names of the checks, of every kind of run.
 const NAMES: &str = "
     admission admission-authority agent agent-clocks agent-credentials agent-rights
-    agent-versions agents another-cluster answers authority clock clusters
+    agent-versions agents another-cluster answers authority clock clusters conditions
     control-plane-credentials control-plane-rights control-plane-version dedicated definitions
     dependencies failover-policies fleet-credentials gates heartbeat join-tokens kinds
     kubernetes-versions leader leader-clock not-installed own-credentials own-rights pauses

@@ -433,6 +433,28 @@ fn what_is_wrong_with_members_is_told() {
             *it = read(cluster(&it.name_any(), "Unknown", "8"));
         }
     });
+    for kind in ["WorksUpToDate", "EgressReady"] {
+        let expected = format!("m1: {kind} is False since {NOW} (R): words");
+        let told_of = |ready: &str| {
+            let mut facts = sound();
+            let mut odd = cluster("m1", ready, "8");
+            let fault = fixtures::condition(kind, "False", "R", "words", NOW);
+            odd["status"]["conditions"]
+                .as_array_mut()
+                .unwrap()
+                .push(fault);
+            clusters(&mut facts)[0] = read(odd);
+            let verdicts = judge(&facts);
+            verdicts
+                .iter()
+                .any(|it| it.name == "conditions" && it.message == expected)
+        };
+        assert!(told_of("True"), "{kind}");
+        assert!(
+            !told_of("Unknown"),
+            "{kind}: what a silent one said last is old"
+        );
+    }
     told("ready", Error, "m1 has never reported", |it| {
         clusters(it)[0].status = None;
     });
