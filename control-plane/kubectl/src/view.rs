@@ -121,22 +121,31 @@ fn last_word(heard: Option<Timestamp>, since: Option<Timestamp>) -> Option<Times
     heard.filter(is_true).or(since)
 }
 
-/// Checks of a cluster that is ready, each by a condition.
-pub(super) const CHECKS: [&str; 5] = [
-    condition::WORKLOADS_HEALTHY,
-    condition::NODES_READY,
-    condition::RESPONSIVE,
-    condition::NAMES_RESOLVE,
-    condition::EGRESS_READY,
+/// Conditions by which a cluster that is ready needs attention for what is found there, each with
+/// the status that says so.
+const FAULTS: [(&str, &str); 6] = [
+    (condition::WORKLOADS_HEALTHY, conditions::FALSE),
+    (condition::NODES_READY, conditions::FALSE),
+    (condition::RESPONSIVE, conditions::FALSE),
+    (condition::NAMES_RESOLVE, conditions::FALSE),
+    (condition::EGRESS_READY, conditions::FALSE),
+    (condition::OBJECTS_WITHOUT_WORK, conditions::TRUE),
 ];
 
-/// Returns the first check that fails in a cluster whose taints are those of commands. Any other
-/// taint says more.
-fn failing(cluster: &Cluster) -> Option<&Condition> {
-    let checks = CHECKS.iter().filter_map(|it| cluster.condition(it));
-    let mut failing = checks.filter(|it| it.status == conditions::FALSE);
+/// Returns the conditions of a cluster that is ready by which checks fail, or objects were found
+/// that the store does not know.
+pub(super) fn faults(cluster: &Cluster) -> impl Iterator<Item = &Condition> {
+    FAULTS.iter().filter_map(move |(kind, status)| {
+        let found = cluster.condition(kind)?;
+        (found.status == *status).then_some(found)
+    })
+}
+
+/// Returns the first of them in a cluster whose taints are those of commands. Any other taint says
+/// more.
+fn fault(cluster: &Cluster) -> Option<&Condition> {
     let is_tainted = !cluster.spec.taints.iter().all(is_of_command);
-    failing.next().filter(|_| !is_tainted)
+    faults(cluster).next().filter(|_| !is_tainted)
 }
 
 impl Member {
@@ -145,7 +154,7 @@ impl Member {
         let condition = cluster.condition(condition::READY);
         let is_ready = condition.is_some_and(|it| it.status == conditions::TRUE);
         let is_unheard = is_ready && is_unheard;
-        let concern = concern(cluster).or_else(|| failing(cluster));
+        let concern = concern(cluster).or_else(|| fault(cluster));
         let concern = concern.filter(|_| is_ready && !is_unheard);
         let (ready, reason) = match condition {
             _ if is_unheard => (conditions::UNKNOWN, SILENT),

@@ -15,7 +15,7 @@ use super::facts::Facts;
 use super::fleet_api::OWN;
 use super::gather::MOST_AGENTS;
 use super::rights;
-use crate::view::{CHECKS, is_with_last};
+use crate::view::{faults, is_with_last};
 
 /// Clusters that one line names.
 const MOST: usize = 5;
@@ -111,16 +111,17 @@ fn ready(category: &mut Category, cluster: &Cluster) {
 /// Checks the conditions by which a cluster that is ready needs attention all the same.
 fn conditions(category: &mut Category, cluster: &Cluster) {
     let name = cluster.name_any();
-    let kinds = [WORKS_UP_TO_DATE, MONITORED].into_iter().chain(CHECKS);
-    let found = kinds.filter_map(|it| cluster.condition(it));
+    let idle = [WORKS_UP_TO_DATE, MONITORED].into_iter();
+    let idle = idle.filter_map(|it| cluster.condition(it));
+    let idle = idle.filter(|it| it.status == FALSE);
     // Those of one that is not ready may be old.
     let is_ready = cluster.is_true(READY);
-    for it in found.filter(|it| is_ready && it.status == FALSE) {
-        let (kind, reason, message) = (&it.type_, &it.reason, &it.message);
+    for it in idle.chain(faults(cluster)).filter(|_| is_ready) {
+        let (kind, status, reason, message) = (&it.type_, &it.status, &it.reason, &it.message);
         let since = it.last_transition_time.0;
         category.warning(
             "conditions",
-            format!("{name}: {kind} is False since {since:.0} ({reason}): {message}"),
+            format!("{name}: {kind} is {status} since {since:.0} ({reason}): {message}"),
             format!("kubectl describe cluster {name} shows all its conditions."),
         );
     }

@@ -433,12 +433,16 @@ fn what_is_wrong_with_members_is_told() {
             *it = read(cluster(&it.name_any(), "Unknown", "8"));
         }
     });
-    for kind in ["WorksUpToDate", "EgressReady"] {
-        let expected = format!("m1: {kind} is False since {NOW} (R): words");
+    for (kind, status) in [
+        ("WorksUpToDate", "False"),
+        ("EgressReady", "False"),
+        ("ObjectsWithoutWork", "True"),
+    ] {
+        let expected = format!("m1: {kind} is {status} since {NOW} (R): words");
         let told_of = |ready: &str| {
             let mut facts = sound();
             let mut odd = cluster("m1", ready, "8");
-            let fault = fixtures::condition(kind, "False", "R", "words", NOW);
+            let fault = fixtures::condition(kind, status, "R", "words", NOW);
             odd["status"]["conditions"]
                 .as_array_mut()
                 .unwrap()

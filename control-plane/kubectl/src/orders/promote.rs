@@ -146,7 +146,7 @@ pub(super) async fn carry_out(
             kubectl -n NAMESPACE scale deployment RELEASE --replicas=0     (with the kubeconfig of the former host cluster)\n   \
             It is no longer obeyed by any agent that has been here; it becomes the standby of this store by a restore\n\
          3. kubectl muster status: clusters that do not report here have no address of this host (fleet.servers of their chart)\n\
-         4. kubectl get clusters -o wide: the condition ObjectsWithoutWork names what members run and this store does not know\n\
+         4. kubectl muster status: clusters with ObjectsWithoutWork=True run what this store does not know (WHY names it)\n\
          5. Clusters that joined after the snapshot: kubectl muster token create --cluster-name NAME\n"
     );
     Ok(told)

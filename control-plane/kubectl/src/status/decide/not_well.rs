@@ -20,7 +20,7 @@ use serde::Serialize;
 use super::{Fates, Next, Report, Snapshot};
 use crate::cluster_row::{ClusterRow, Counts};
 use crate::leader::Leader;
-use crate::view::{CHECKS, Member, State};
+use crate::view::{Member, State, faults};
 
 /// A cluster that needs attention.
 #[derive(Debug, PartialEq, Serialize)]
@@ -125,17 +125,16 @@ pub(super) fn ordered(cluster: &Cluster, switches: &Switches) -> Option<Ordered>
     })
 }
 
-/// Returns the conditions that say more of a cluster than `Ready`: of one that is ready the checks
-/// that fail, of another one whether its peers reach it. What the agent of a cluster that is silent
-/// said last is old.
-fn observed(cluster: &Cluster, is_ready: bool) -> impl Iterator<Item = &Condition> {
-    let (kinds, known): (&[&str], &[&str]) = if is_ready {
-        (&CHECKS, &[conditions::FALSE])
-    } else {
-        (&[SEEN_BY_PEERS], &[conditions::FALSE, conditions::TRUE])
-    };
-    let found = kinds.iter().filter_map(move |it| cluster.condition(it));
-    found.filter(move |it| known.contains(&it.status.as_str()))
+/// Returns the conditions that say more of a cluster than `Ready`: of one that is ready its faults,
+/// of another one whether its peers reach it. What the agent of a cluster that is silent said last
+/// is old.
+fn observed(cluster: &Cluster, is_ready: bool) -> Vec<&Condition> {
+    if is_ready {
+        return faults(cluster).collect();
+    }
+    let seen = cluster.condition(SEEN_BY_PEERS);
+    let seen = seen.filter(|it| it.status != conditions::UNKNOWN);
+    seen.into_iter().collect()
 }
 
 /// Returns what is not well with a cluster: it is not ready, it has a taint of no command, it is
@@ -154,7 +153,7 @@ pub(super) fn not_well(
     let mut seen_by_peers = None;
     // While nobody judges, what the control plane said last is old.
     if !is_unheard {
-        let observed: Vec<&Condition> = observed(cluster, is_ready).collect();
+        let observed = observed(cluster, is_ready);
         let seen = observed.iter().find(|it| it.type_ == SEEN_BY_PEERS);
         seen_by_peers = seen.map(|it| it.status == conditions::TRUE);
         // The message of the one by which it needs attention is there already.

@@ -209,6 +209,12 @@ fn a_cluster_that_is_ready_and_takes_nothing_needs_attention() {
         ("CompleteAPIEnablements", "False", None),
         ("NodesReady", "False", Some("NodesReady=False")),
         ("NodesReady", "Unknown", None),
+        (
+            "ObjectsWithoutWork",
+            "True",
+            Some("ObjectsWithoutWork=True"),
+        ),
+        ("ObjectsWithoutWork", "False", None),
     ] {
         let mut odd = cluster("m1", "True", &[]);
         let condition = condition(kind, status, "R", "", "2026-01-01T00:07:00Z");
