@@ -182,6 +182,8 @@ pub(super) struct Report {
     pub suspended: Group,
     /// Their policies, each with who ordered that and why, as far as the first few could be read.
     pub suspensions: Vec<String>,
+    /// Services and Ingresses whose host names do not lead to healthy copies.
+    pub hostnames: Group,
     /// Credentials and tokens that have ended, or end in days and were not renewed.
     pub expires: Vec<Expiry>,
     /// The clusters, if they were asked for and could be read.
@@ -412,6 +414,9 @@ fn take(report: &mut Report, binding: &AnyBinding, silent: &BTreeSet<String>) {
     report.held_back.extend(held_back.map(waiting));
     if let Some(lacks) = holds(references::CONDITION, conditions::TRUE) {
         report.without_dependencies.push(waiting(lacks));
+    }
+    if holds(condition::HOSTNAME_PUBLISHED, conditions::FALSE).is_some() {
+        report.hostnames.add(binding);
     }
     if is_suspended(binding) {
         report.suspended.add(binding);

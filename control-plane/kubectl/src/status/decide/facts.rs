@@ -33,6 +33,7 @@ pub(super) fn facts(report: &Report, now: Timestamp) -> Vec<Fact> {
         ("Workloads", counts_of_workloads(report)),
     ]);
     all.extend(suspended(report).map(|it| ("Suspended", it)));
+    all.extend(hostnames(report).map(|it| ("Host names", it)));
     let fact = |(name, text)| Fact { name, text };
     all.into_iter().map(fact).collect()
 }
@@ -177,6 +178,16 @@ fn counts_of_workloads(report: &Report) -> String {
         }
     }
     text
+}
+
+/// Returns a sentence about host names that do not lead to healthy copies; `None` without any.
+fn hostnames(report: &Report) -> Option<String> {
+    let number = report.hostnames.count;
+    let names = first_titles(&report.hostnames.names, number);
+    let leads = either(number, "does not lead", "do not lead");
+    let whose =
+        format!("{number} ({names}) {leads} to healthy copies; why: kubectl muster explain");
+    (number > 0).then_some(whose)
 }
 
 /// Returns a sentence about workloads whose policies suspend their copies; `None` without any.

@@ -131,6 +131,17 @@ fn workloads_that_a_policy_suspends_where_they_are_are_told() {
 }
 
 #[test]
+fn host_names_that_lead_to_no_healthy_copy_are_told() {
+    for (status, is_told) in [("True", false), ("False", true)] {
+        let web = binding("web", &[("HostnamePublished", status, "LastKnown")], None);
+        let report = decide(&snapshot(well(), vec![web]));
+        let text = print::table(&report, NOW.parse().unwrap());
+        let told = "Host names: 1 (Deployment default/web) does not lead to healthy copies; why: kubectl muster explain\n";
+        assert_eq!(text.contains(told), is_told, "{text}");
+    }
+}
+
+#[test]
 fn who_suspended_the_copies_of_workloads_is_told() {
     let mut web = binding("web", &[], None).as_ref().clone();
     web.spec.suspension = read(json!({ "dispatching": true }));
