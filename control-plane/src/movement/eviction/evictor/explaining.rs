@@ -36,7 +36,7 @@ impl Evictor {
         }
         if !self.switches.failover && !self.fleet.taints(cluster).iter().any(is_drain) {
             let message = format!(
-                "its taints move none of its {all} workloads: the feature gate Failover is off"
+                "its taints move none of its workloads ({all}): the feature gate Failover is off"
             );
             return self.note_cluster(cluster, "EvictionOff", message);
         }
@@ -49,7 +49,7 @@ impl Evictor {
             (queued, waiting) => ("EvictionQueued", all - queued - waiting),
         };
         let message = format!(
-            "of {all} workloads {queued} have to leave it, {} when their tolerations have run out; {stay} stay",
+            "workloads in it: {all}; to leave it now: {queued}, when tolerations have run out: {}, to stay: {stay}",
             depth.waiting
         );
         self.note_cluster(cluster, reason, message);
@@ -75,7 +75,7 @@ impl Evictor {
             "Evicted"
         };
         let message = format!(
-            "{} workloads have left it, {} have nowhere to go, {} wait for their tolerations to run out",
+            "workloads that have left it: {}; with nowhere to go: {}, waiting for tolerations to run out: {}",
             tally.left, depth.stranded, depth.waiting
         );
         self.note_cluster(cluster, reason, message);

@@ -256,17 +256,17 @@ fn a_cluster_is_told_how_many_of_its_workloads_leave_wait_and_stay() {
         (
             1,
             3,
-            "of 6 workloads 1 have to leave it, 3 when their tolerations have run out; 2 stay",
+            "workloads in it: 6; to leave it now: 1, when tolerations have run out: 3, to stay: 2",
         ),
         (
             0,
             3,
-            "of 5 workloads 0 have to leave it, 3 when their tolerations have run out; 2 stay",
+            "workloads in it: 5; to leave it now: 0, when tolerations have run out: 3, to stay: 2",
         ),
         (
             0,
             0,
-            "of 2 workloads 0 have to leave it, 0 when their tolerations have run out; 2 stay",
+            "workloads in it: 2; to leave it now: 0, when tolerations have run out: 0, to stay: 2",
         ),
     ] {
         let kinds = [
