@@ -77,7 +77,9 @@ pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Resu
     });
     sort(&mut all);
     if all.is_empty() && options.output.is_text() {
-        return Ok("No failover is recorded.\n".to_owned());
+        let of = options.cluster.as_ref();
+        let of = of.map_or_else(String::new, |it| format!(" of {it}"));
+        return Ok(format!("No failover{of} is recorded.\n"));
     }
     let told: Vec<Told<'_>> = all.iter().map(Told::of).collect();
     print(&told, options.output, None, |_| table(&all))
@@ -478,6 +480,32 @@ mod tests {
             "  Deployment shop/pinned: no 2J room\n",
         ] {
             assert!(text.contains(line), "{text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn where_nothing_is_recorded_the_answer_names_the_cluster() {
+        for (words, expected) in [
+            ("history", "No failover is recorded.\n"),
+            ("history --cluster m1", "No failover of m1 is recorded.\n"),
+            ("history --cluster m1 -o json", "[]\n"),
+        ] {
+            let client = crate::fixtures::api(|request| {
+                let metadata = json!({ "name": "m1" });
+                let body = if request.uri().path().ends_with("/clusters/m1") {
+                    json!({ "metadata": metadata, "spec": { "syncMode": "Pull" } })
+                } else {
+                    json!({ "metadata": {}, "items": [] })
+                };
+                (200, body)
+            });
+            let words = format!("kubectl-muster {words}");
+            let line = crate::line::parse(words.split(' ')).unwrap();
+            let crate::Question::History(options) = line.question else {
+                panic!("not what was asked");
+            };
+            let told = carry_out(client, &options).await.unwrap();
+            assert_eq!(told, expected, "{words}");
         }
     }
 
