@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use jiff::Timestamp;
 use muster_control_plane::fleet::binding::BindingKey;
 use muster_control_plane::fleet::pause::Pause;
+use muster_control_plane::movement::application_failover::explain::CONDITION as APPLICATION;
 use muster_control_plane::movement::eviction::explain;
 use muster_control_plane::propagation::binding::references;
 use muster_control_plane::propagation::binding::render::Scope;
@@ -104,7 +105,8 @@ pub(super) struct WorkloadRow {
     /// Clusters among `leaving` that are silent, so that their copies are not reported.
     not_heard: Vec<String>,
     /// `Placed`, `Moving`, `Unplaced`, `Unknown`, `DependenciesMissing`, or the reason of a pending
-    /// eviction or for which a new copy is not created yet.
+    /// eviction, of a failing application that is to leave, or of a new copy that is not created
+    /// yet.
     state: String,
     since: Option<Timestamp>,
     message: String,
@@ -127,6 +129,7 @@ impl WorkloadRow {
             conditions::get(&status.conditions, kind).filter(|it| it.status == wanted)
         };
         let pending = holds(explain::CONDITION, conditions::TRUE);
+        let pending = pending.or_else(|| holds(APPLICATION, conditions::TRUE));
         let unplaced = holds(condition::SCHEDULED, conditions::FALSE);
         let unknown = holds(condition::FULLY_APPLIED, conditions::UNKNOWN);
         let held = held_back(&status.conditions).next();

@@ -33,6 +33,7 @@ use muster_control_plane::clusters::registration::token::Entry;
 use muster_control_plane::fleet::binding::BindingKey;
 use muster_control_plane::fleet::budget::rate::{Band, Rates};
 use muster_control_plane::fleet::pause::Pause;
+use muster_control_plane::movement::application_failover::explain::CONDITION as APPLICATION;
 use muster_control_plane::movement::eviction::explain;
 use muster_control_plane::movement::eviction::judge::Switches;
 use muster_control_plane::propagation::binding::companions::runs_nothing;
@@ -173,6 +174,9 @@ pub(super) struct Report {
     pub waiting: Vec<Waiting>,
     pub stranded: Vec<Waiting>,
     pub unplaced: Vec<Waiting>,
+    /// Applications that fail in a cluster, which they are to leave later, or have to leave and
+    /// stay.
+    pub applications: Vec<Waiting>,
     /// Workloads of which a new copy is not created yet: it waits for its data, or for the removal
     /// of the old one.
     pub held_back: Vec<Waiting>,
@@ -409,6 +413,9 @@ fn take(report: &mut Report, binding: &AnyBinding, silent: &BTreeSet<String>) {
     }
     if let Some(unplaced) = holds(condition::SCHEDULED, conditions::FALSE) {
         report.unplaced.push(waiting(unplaced));
+    }
+    if let Some(fails) = holds(APPLICATION, conditions::TRUE) {
+        report.applications.push(waiting(fails));
     }
     let held_back = held_back(&status.conditions).filter(|it| it.reason != FOR_ROLE);
     report.held_back.extend(held_back.map(waiting));

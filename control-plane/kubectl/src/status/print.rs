@@ -106,6 +106,8 @@ fn text(report: &Report, now: Timestamp, limits: Limits) -> String {
     text.push_str(&waiting("WAITING", &report.waiting, now, limits));
     text.push_str(&waiting("STATE UNKNOWN", &report.unheard, now, limits));
     text.push_str(&waiting("WITHOUT A PLACE", &report.unplaced, now, limits));
+    let applications = &report.applications;
+    text.push_str(&waiting("FAILING APPLICATION", applications, now, limits));
     text.push_str(&waiting("NO NEW COPY YET", &report.held_back, now, limits));
     let parted = &report.without_dependencies;
     text.push_str(&waiting("WITHOUT DEPENDENCIES", parted, now, limits));

@@ -201,13 +201,8 @@ fn matters(report: &Report, now: Timestamp) -> Vec<(Severity, String)> {
     let not_well: HashSet<&str> = names.collect();
     let drained: HashSet<&str> = report.drained().map(|it| it.name.as_str()).collect();
     let by_reason = |all: &[Waiting], counts: &dyn Fn(&str) -> bool| {
-        let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
-        for it in all {
-            if counts(cluster_of(&it.message).unwrap_or_default()) {
-                *reasons.entry(it.reason.clone()).or_default() += 1;
-            }
-        }
-        (!reasons.is_empty()).then(|| clusters::by_reason(&reasons, "workload").join(", "))
+        let cluster = |it: &Waiting| counts(cluster_of(&it.message).unwrap_or_default());
+        by_reason(all.iter().filter(|it| cluster(it)), "workload")
     };
     // What is told of a cluster that is not well is not told again, nor what a drain waits for.
     let stranded = by_reason(&report.stranded, &|it| !not_well.contains(it));
@@ -216,11 +211,7 @@ fn matters(report: &Report, now: Timestamp) -> Vec<(Severity, String)> {
         !not_well.contains(it) && !drained.contains(it)
     });
     all.extend(waiting.map(|words| (Attention, words)));
-    let held_back = by_reason(&report.held_back, &|_| true);
-    let is_late = |it: &Waiting| it.reason == DATA_NOT_READY;
-    let is_late = report.held_back.iter().any(is_late);
-    let severity = if is_late { Alarm } else { Attention };
-    all.extend(held_back.map(|words| (severity, words)));
+    all.extend(held(report));
     let unknown = report.unknown * usize::from(not_well.is_empty());
     for (number, severity, words) in [
         (report.unplaced.len(), Alarm, "without a place"),
@@ -282,6 +273,30 @@ fn matters(report: &Report, now: Timestamp) -> Vec<(Severity, String)> {
         (Notice, ordered(report, it, waiting, now))
     }));
     all
+}
+
+/// Returns what is to be said of failing applications that have to leave and stay, and of new
+/// copies that are not created yet.
+fn held(report: &Report) -> impl Iterator<Item = (Severity, String)> {
+    let stuck = by_reason(report.stuck(), "failing application");
+    let stuck = stuck.map(|it| (Severity::Attention, it));
+    let is_late = |it: &Waiting| it.reason == DATA_NOT_READY;
+    let severity = if report.held_back.iter().any(is_late) {
+        Severity::Alarm
+    } else {
+        Severity::Attention
+    };
+    let held_back = by_reason(report.held_back.iter(), "workload").map(|it| (severity, it));
+    stuck.into_iter().chain(held_back)
+}
+
+/// Returns the numbers of things by the reason for which they wait, in words; `None` without any.
+fn by_reason<'a>(all: impl Iterator<Item = &'a Waiting>, thing: &str) -> Option<String> {
+    let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
+    for it in all {
+        *reasons.entry(it.reason.clone()).or_default() += 1;
+    }
+    (!reasons.is_empty()).then(|| clusters::by_reason(&reasons, thing).join(", "))
 }
 
 /// Returns what a person ordered for a cluster, and what `waiting` says of workloads that wait.

@@ -35,6 +35,7 @@ fn the_state_of_a_workload_is_what_somebody_has_to_know_first() {
     let stranded = condition("EvictionPending", "True", "NowhereToGo");
     let evicted = condition("EvictionPending", "False", "Evicted");
     let unplaced = condition("Scheduled", "False", "NoClusterFit");
+    let failing = condition("ApplicationFailoverPending", "True", "WaitingForToleration");
     let late = condition("DataPending", "True", "DataNotReady");
     let lacking = condition("DependenciesMissing", "True", "DependenciesNotPlaced");
     let unheard = condition("FullyApplied", "Unknown", "ClustersNotHeard");
@@ -45,6 +46,7 @@ fn the_state_of_a_workload_is_what_somebody_has_to_know_first() {
         (evicted, None, "Placed", "-"),
         (unplaced, None, "Unplaced", "5m0s"),
         (late, Some("m2"), "DataNotReady", "5m0s"),
+        (failing, None, "WaitingForToleration", "5m0s"),
         (lacking, None, "DependenciesMissing", "5m0s"),
         (unheard, None, "Unknown", "5m0s"),
     ] {

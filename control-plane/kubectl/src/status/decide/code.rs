@@ -1,8 +1,12 @@
 //! Whether somebody should look, as the exit code of the command.
 
 use super::not_well::{INCOMPLETE, Ordered};
-use super::{FOR_RATE, PAUSED, Report, Waiting, cluster_of};
+use super::{FOR_RATE, FOR_TOLERATION, PAUSED, Report, Waiting, cluster_of};
 use crate::output::UNREAD;
+
+/// Reasons of a failing application that does not have to leave yet: it is tolerated, or its
+/// cluster is not ready, so that taints decide, or was so until a moment ago.
+const NOT_YET: [&str; 3] = [FOR_TOLERATION, "ClusterNotReady", "ClusterReturned"];
 
 impl Report {
     /// Returns whether a control plane has led and none does. One that acts without an election has
@@ -14,6 +18,12 @@ impl Report {
     /// Returns whether the fleet API answers, and lets the caller read too little.
     pub(in super::super) fn is_refused(&self) -> bool {
         self.is_blind && self.unread.iter().all(|it| it.contains("(403 "))
+    }
+
+    /// Returns the failing applications that have to leave a cluster, and stay.
+    pub(in super::super) fn stuck(&self) -> impl Iterator<Item = &Waiting> {
+        let all = self.applications.iter();
+        all.filter(|it| !NOT_YET.contains(&it.reason.as_str()))
     }
 
     /// Returns whether a workload waits for the end of a pause, or for its turn to leave a cluster
@@ -50,6 +60,7 @@ impl Report {
             && !self.waiting.iter().any(waits)
             && self.stranded.is_empty()
             && self.unplaced.is_empty()
+            && !self.stuck().any(waits)
             && self.held_back.is_empty()
             && self.without_dependencies.is_empty()
             && self.service.without.count == 0

@@ -20,6 +20,7 @@ impl Report {
             ("stranded", self.stranded.len()),
             ("unheard", self.unheard.len()),
             ("unplaced", self.unplaced.len()),
+            ("applications", self.applications.len()),
             ("heldBack", self.held_back.len()),
             ("withoutDependencies", self.without_dependencies.len()),
         ])
@@ -35,6 +36,7 @@ impl Report {
         self.stranded.truncate(most);
         self.unheard.truncate(most);
         self.unplaced.truncate(most);
+        self.applications.truncate(most);
         self.held_back.truncate(most);
         self.without_dependencies.truncate(most);
     }

@@ -78,6 +78,10 @@ pub(super) fn estimate(report: &mut Report, snapshot: &Snapshot, pauses: &[Pause
             _ => None,
         };
     }
+    for application in &mut report.applications {
+        let until = tolerated_until(&application.message);
+        application.at_most_seconds = until.map(|it| seconds_until(it, snapshot.now));
+    }
     first_leave(report);
     next_taint(report, snapshot);
 }

@@ -166,6 +166,10 @@ fn counts_of_workloads(report: &Report) -> String {
             "stranded (they have to leave and cannot)".to_owned(),
         ),
         (report.unplaced.len(), "without a place".to_owned()),
+        (
+            report.applications.len(),
+            "whose application fails".to_owned(),
+        ),
         (report.held_back.len(), "without a new copy yet".to_owned()),
         (
             report.without_dependencies.len(),

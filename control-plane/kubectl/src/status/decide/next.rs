@@ -316,6 +316,17 @@ fn of_fleet(report: &Report, pauses: &[Pause]) -> Next {
             let from = listed(&from, 3);
             format!("old copies leave {from} when the new ones are healthy").into()
         }
+        (None, []) if !report.applications.is_empty() => {
+            let all = report.applications.iter();
+            let timed = all.filter_map(|it| Some((it.at_most_seconds?, &it.workload)));
+            match timed.min() {
+                Some((seconds, workload)) => Next::at(
+                    format!("{workload} may leave the cluster in which it fails"),
+                    seconds,
+                ),
+                None => "what fails stays where it is; until when is not known".into(),
+            }
+        }
         (None, []) if !report.held_back.is_empty() => {
             let number = report.held_back.len();
             let (who, verb) = (count(number, "workload"), either(number, "starts", "start"));

@@ -9,7 +9,7 @@ const model = await import(`data:text/javascript,${encodeURIComponent(source)}`)
 
 const NOW = Date.parse("2026-01-01T00:10:00Z");
 const cluster = (name, more = {}) => ({ name, state: "ready", ready: "True", reason: "ClusterReady", concern: null, paused: false, taints: [], workloads: 1, region: "eu", ...more });
-const COUNTS = { notWell: 0, moving: 0, waiting: 0, stranded: 0, unheard: 0, unplaced: 0, heldBack: 0, withoutDependencies: 0 };
+const COUNTS = { notWell: 0, moving: 0, waiting: 0, stranded: 0, unheard: 0, unplaced: 0, applications: 0, heldBack: 0, withoutDependencies: 0 };
 const status = (more = {}) => ({ summary: { severity: "alarm", sentence: "m1 silent", lost: "no", service: "nobody", next: "the sum", advice: { words: "nothing" } }, counts: COUNTS, leader: { acts: true }, failover: true, pace: { band: "primary" }, notWell: [], ordered: [], waiting: [], oldCopies: [], flows: [], read: NOW, ...more });
 const failover = (more = {}, times = {}) => ({
   metadata: { name: "m1-1" }, spec: { cluster: "m1", startTime: "2026-01-01T00:00:00Z" },

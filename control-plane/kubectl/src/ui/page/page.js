@@ -56,6 +56,7 @@ const table = new Rows("clusters", (it) => it.name, [
 const LISTS = {
   stranded: ["✖ cannot leave", "bad"],
   unplaced: ["∅ has no place", "bad"],
+  applications: ["! fails", "bad"],
   heldBack: ["◷ has no new copy yet", "warn"],
   withoutDependencies: ["! lacks something", "bad"],
   waiting: ["◷ waits", "warn"],

@@ -12,6 +12,40 @@ fn failing(name: &str) -> Arc<AnyBinding> {
     Arc::new(binding)
 }
 
+/// Returns a binding with copies in `m1`, where its application fails, and in `m2`, where it is
+/// well.
+fn failing_for(name: &str, reason: &str) -> Arc<AnyBinding> {
+    let message = "the application has been unhealthy in m1 since 2026-01-01T00:09:00Z: it stays until 2026-01-01T00:14:00Z";
+    let pending = condition("ApplicationFailoverPending", "True", reason, message, SINCE);
+    let report = |cluster: &str, health: &str| json!({ "clusterName": cluster, "applied": true, "health": health });
+    let changes = json!({
+        "spec": { "clusters": [{ "name": "m1", "replicas": 1 }, { "name": "m2", "replicas": 1 }] },
+        "status": {
+            "conditions": [pending],
+            "aggregatedStatus": [report("m1", "Unhealthy"), report("m2", "Healthy")],
+        },
+    });
+    fixtures::binding("default", name, &changes)
+}
+
+#[test]
+fn a_failing_application_is_told_with_the_time_at_which_it_may_leave() {
+    let report = decide(&snapshot(
+        five(&[]),
+        vec![failing_for("web", "WaitingForToleration")],
+    ));
+    let now = NOW.parse().unwrap();
+    let expected =
+        "in 4 min (00:14:00Z): Deployment default/web may leave the cluster in which it fails";
+    assert_eq!(report.summary.next, expected);
+    let text = print::table(&report, now);
+    assert!(text.contains("\nFAILING APPLICATION"), "{text}");
+    assert!(
+        text.contains("Workloads:  1, 1 whose application fails\n"),
+        "{text}"
+    );
+}
+
 /// Returns a binding whose policy stops it in `m1` if that is cut off.
 fn fenced(name: &str) -> Arc<AnyBinding> {
     let mut binding = AnyBinding::clone(&placed(name, "m1", "Healthy", None));
@@ -335,6 +369,21 @@ fn the_state_of_the_fleet_is_told_in_one_sentence() {
                 ],
             ),
             "ALARM: 1 workload has waited too long for its data, 1 waits for the removal of an old copy",
+        ),
+        (
+            with(
+                &[],
+                vec![
+                    failing_for("a", "WaitingForToleration"),
+                    failing_for("b", "NowhereToGo"),
+                    failing_for("c", "ClusterReturned"),
+                ],
+            ),
+            "ATTENTION: 1 failing application has nowhere to go",
+        ),
+        (
+            with(&[], vec![failing_for("a", "WaitingForToleration")]),
+            "WELL: 5 of 5 clusters ready, 1 workload placed",
         ),
         (
             // The workload says so that the data follows.
