@@ -19,7 +19,7 @@ use muster_shared::names::condition::READY;
 use muster_shared::names::taint::DRAIN;
 use muster_shared::peers::{PEERS, Reach, SEEN_BY_PEERS, read};
 use muster_shared::selectors::matches_affinity;
-use muster_shared::taints::{NO_EXECUTE, NO_SCHEDULE, put_on};
+use muster_shared::taints::{NO_EXECUTE, NO_SCHEDULE, is_of_command, put_on};
 
 /// Looks at a cluster until nothing more is due. Each look ends a window at least, and a cluster
 /// has few of them.
@@ -118,16 +118,49 @@ pub fn due(
     struck(cluster, after, now).coming
 }
 
+/// Returns the time after which a cluster that stays as it is has no taint but those of commands;
+/// `None` if one stays.
+pub fn untainted(
+    cluster: &Cluster,
+    policies: &[&ClusterTaintPolicy],
+    settings: &Settings,
+    now: Timestamp,
+) -> Option<SignedDuration> {
+    let mut end = None;
+    let after = &mut cluster.clone();
+    look(after, policies, settings, now, |cluster, moment| {
+        let is_free = cluster.spec.taints.iter().all(is_of_command);
+        end = is_free.then_some(moment);
+        is_free
+    });
+    Some(end?.duration_since(now))
+}
+
 /// Puts all taints on a cluster that it gets from a moment on if it stays as it is.
 fn taint(
     cluster: &mut Cluster,
     policies: &[&ClusterTaintPolicy],
     settings: &Settings,
+    moment: Timestamp,
+) {
+    look(cluster, policies, settings, moment, |_, _| false);
+}
+
+/// Looks at a cluster that stays as it is from a moment on, each time that a taint is to come or to
+/// go, until `is_last` says so of one look or nothing more is due.
+fn look(
+    cluster: &mut Cluster,
+    policies: &[&ClusterTaintPolicy],
+    settings: &Settings,
     mut moment: Timestamp,
+    mut is_last: impl FnMut(&Cluster, Timestamp) -> bool,
 ) {
     for _ in 0..LOOKS {
         let by_condition = mark(cluster, settings, moment);
         let by_policy = follow(cluster, policies, settings, moment);
+        if is_last(cluster, moment) {
+            break;
+        }
         let next = [by_condition, by_policy].into_iter().flatten().min();
         match next.filter(|next| *next > moment) {
             Some(next) => moment = next,

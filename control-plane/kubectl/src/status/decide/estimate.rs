@@ -13,13 +13,13 @@ use muster_shared::api::taint_policy::ClusterTaintPolicy;
 use muster_shared::conditions::{self, UNKNOWN};
 use muster_shared::k8s::ResourceExt as _;
 use muster_shared::names::condition;
-use muster_shared::taints::is_drain;
+use muster_shared::taints::{is_drain, is_of_command};
 
 use super::{
     FOR_FENCE, FOR_RATE, FOR_TOLERATION, PAUSED, Pace, Report, STOPPED, Snapshot, Waiting,
     cluster_of, seconds_until, verbs,
 };
-use crate::forecast::disaster::due;
+use crate::forecast::disaster::{due, untainted};
 use crate::leader::renewed;
 use crate::pace;
 
@@ -106,7 +106,8 @@ fn holds(report: &mut Report, snapshot: &Snapshot) {
     report.waiting = waiting;
 }
 
-/// Notes for each cluster that has no taint yet when the first one comes by which workloads leave.
+/// Notes for each cluster that has no taint yet when the first one comes by which workloads leave,
+/// and for each that is ready when the last one goes.
 fn next_taint(report: &mut Report, snapshot: &Snapshot) {
     let Some(policies) = &snapshot.taint_policies else {
         return;
@@ -116,6 +117,12 @@ fn next_taint(report: &mut Report, snapshot: &Snapshot) {
     let clusters: BTreeMap<String, &Cluster> = clusters.map(|it| (it.name_any(), it)).collect();
     for not_well in &mut report.not_well {
         let cluster = clusters.get(&not_well.name);
+        let ready = cluster.filter(|it| it.is_true(condition::READY));
+        let tainted = ready.filter(|it| !it.spec.taints.iter().all(is_of_command));
+        not_well.untainted_seconds = tainted.and_then(|it| {
+            let left = untainted(it, &policies, &snapshot.settings, snapshot.now)?;
+            u64::try_from(left.as_secs()).ok()
+        });
         let cluster = cluster.filter(|it| !it.spec.taints.iter().any(evicts));
         not_well.next_taint_seconds = cluster.and_then(|it| {
             let coming = due(it, &policies, &snapshot.settings, snapshot.now);

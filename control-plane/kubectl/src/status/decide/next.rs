@@ -213,12 +213,18 @@ fn of(report: &Report, pauses: &[Pause], cluster: &str) -> Next {
         }
         None => {}
     }
-    match found {
-        _ if is_drained => format!("nothing goes to {cluster} before undrain"),
-        Some(it) if it.ready != "True" => format!("nothing until {cluster} is ready again"),
-        _ => "nothing".to_owned(),
+    let untainted = found.and_then(|it| it.untainted_seconds);
+    match (found, untainted) {
+        _ if is_drained => format!("nothing goes to {cluster} before undrain").into(),
+        (Some(it), _) if it.ready != "True" => {
+            format!("nothing until {cluster} is ready again").into()
+        }
+        (_, Some(seconds)) if !report.nobody_leads() => Next::at(
+            format!("the last taint of {cluster} goes, if it stays ready"),
+            seconds,
+        ),
+        _ => "nothing".into(),
     }
-    .into()
 }
 
 /// Returns what becomes of workloads that wait in a cluster and that nothing halts.

@@ -37,6 +37,9 @@ pub(in super::super) struct NotWell {
     /// is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_taint_seconds: Option<u64>,
+    /// Seconds until policies have taken the last taint off, if it is ready and stays so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub untainted_seconds: Option<u64>,
     /// Whether agents of other clusters reach it, if it is not ready and they know.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seen_by_peers: Option<bool>,
@@ -185,6 +188,7 @@ pub(super) fn not_well(
         member,
         first_leaves_seconds: None,
         next_taint_seconds: None,
+        untainted_seconds: None,
         seen_by_peers,
         region: cluster.spec.region.clone(),
         next: Next::default(),

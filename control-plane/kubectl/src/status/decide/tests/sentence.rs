@@ -46,6 +46,31 @@ fn a_failing_application_is_told_with_the_time_at_which_it_may_leave() {
     );
 }
 
+#[test]
+fn a_cluster_that_is_back_says_when_it_loses_its_taint() {
+    let mut back = cluster("m1", "True", &[]);
+    back.spec.taints = read(json!([{ "key": "failed", "effect": "NoExecute" }]));
+    let record = json!({
+        "taints": [{ "key": "failed", "effect": "NoExecute", "heldBy": ["failed"] }],
+        "windows": { "failed": {
+            "generation": 1, "matched": false, "since": "2026-01-01T00:09:00Z",
+            "transition": "2026-01-01T00:05:00Z",
+        } },
+    });
+    let record = ("taints.muster.io/record".to_owned(), record.to_string());
+    back.annotations_mut().extend([record]);
+    let mut removing = policy();
+    removing.spec.taints_to_add[0].remove_on_mismatch_seconds = Some(300);
+    let goes = "in 4 min (00:14:00Z): the last taint of m1 goes, if it stays ready";
+    for (policies, expected) in [(vec![removing], goes), (vec![], "nothing")] {
+        let report = decide(&Snapshot {
+            taint_policies: Some(policies),
+            ..snapshot(vec![back.clone()], Vec::new())
+        });
+        assert_eq!(report.summary.next, expected);
+    }
+}
+
 /// Returns a binding whose policy stops it in `m1` if that is cut off.
 fn fenced(name: &str) -> Arc<AnyBinding> {
     let mut binding = AnyBinding::clone(&placed(name, "m1", "Healthy", None));
