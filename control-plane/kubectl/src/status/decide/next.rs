@@ -123,7 +123,8 @@ fn halt(report: &Report, pauses: &[Pause], cluster: Option<&str>) -> Option<Halt
 /// Notes what happens next to each workload that waits and in each cluster that is not well or
 /// drained, and returns what does in the fleet.
 pub(super) fn next(report: &mut Report, pauses: &[Pause]) -> Next {
-    for waiting in &mut report.waiting {
+    let applications = report.applications.iter_mut();
+    for waiting in report.waiting.iter_mut().chain(applications) {
         waiting.next = of_workload(waiting);
     }
     let not_well = report.not_well.iter().map(|it| it.name.as_str());

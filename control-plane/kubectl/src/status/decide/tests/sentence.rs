@@ -40,6 +40,7 @@ fn a_failing_application_is_told_with_the_time_at_which_it_may_leave() {
     assert_eq!(report.summary.next, expected);
     let text = print::table(&report, now);
     assert!(text.contains("\nFAILING APPLICATION"), "{text}");
+    assert!(text.contains("in 4 min (00:14:00Z): may leave"), "{text}");
     assert!(
         text.contains("Workloads:  1, 1 whose application fails\n"),
         "{text}"
