@@ -6,9 +6,9 @@
 //! bindings for which there is enough capacity now.
 
 mod choices;
+mod demands;
 mod group;
 mod line;
-mod ranges;
 mod wake_order;
 
 use std::cmp::Reverse;
@@ -27,8 +27,8 @@ use super::waits_for::{Wait, WaitsFor};
 use crate::scheduler::core::capacity::Demand;
 use crate::settings::grade_rule::GradeRule;
 use choices::{ChoiceId, Choices};
+use demands::{DemandId, Demands};
 use group::{Group, GroupKey};
-use ranges::{RangeId, Ranges};
 use wake_order::{Pace, WakeOrder};
 
 /// Time between a change and the first turn, and between two turns: many reports of many clusters
@@ -37,9 +37,9 @@ const GATHER_ROOM: Duration = Duration::from_millis(300);
 /// The longest time that a binding waits for its next look when any room may help it. It doubles
 /// with each look in vain.
 const LONGEST_GATHER: Duration = Duration::from_mins(1);
-/// Different demands that a report is compared with one by one; further ones are compared together
-/// with those that are near them.
-const MOST_RANGES: usize = 256;
+/// Different demands that a report is compared with one by one; what has a further one is looked at
+/// after any growth of room, ever more rarely.
+const MOST_DEMANDS: usize = 256;
 
 /// Bindings that wait, each with the change that may help it; `K` names a binding.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ pub struct Waiting<K> {
 
 impl<K> Default for Waiting<K> {
     fn default() -> Self {
-        Self::new(false, MOST_RANGES)
+        Self::new(false, MOST_DEMANDS)
     }
 }
 
@@ -64,7 +64,7 @@ struct State<K> {
     deciding: HashMap<K, bool>,
     entries: HashMap<K, Entry>,
     choices: Choices<K>,
-    ranges: Ranges,
+    demands: Demands,
     wake_order: WakeOrder,
     pace: Pace,
 }
@@ -86,16 +86,16 @@ impl<K> Waiting<K> {
     /// Returns a `Waiting` in which nobody waits. `ranked` says whether bindings of a higher
     /// priority are woken first.
     pub fn ranked(ranked: bool) -> Self {
-        Self::new(ranked, MOST_RANGES)
+        Self::new(ranked, MOST_DEMANDS)
     }
 
-    fn new(ranked: bool, most_ranges: usize) -> Self {
+    fn new(ranked: bool, most_demands: usize) -> Self {
         Self {
             state: Mutex::new(State {
                 deciding: HashMap::new(),
                 entries: HashMap::new(),
                 choices: Choices::default(),
-                ranges: Ranges::new(most_ranges),
+                demands: Demands::new(most_demands),
                 wake_order: WakeOrder::default(),
                 pace: Pace::default(),
             }),
@@ -191,8 +191,12 @@ impl<K: Clone + Ord + Hash> State<K> {
         let requirements = spec.replica_requirements.as_ref();
         let demand = requirements.map(|it| Demand::new(&it.resource_request));
         let choice = self.choices.insert(spec);
-        let range = self.ranges.insert(demand.as_ref());
-        let group = GroupKey { priority, range };
+        let demand = self.demands.insert(demand);
+        let wish = match wish {
+            WaitsFor::Room if demand.is_none() => WaitsFor::Anything,
+            wish => wish,
+        };
+        let group = GroupKey { priority, demand };
         let due = self.in_group(choice, group, |it| {
             it.members += 1;
             it.join(key.clone(), wish, lacking)
@@ -210,7 +214,7 @@ impl<K: Clone + Ord + Hash> State<K> {
 
     fn take(&mut self, key: &K) -> Option<Entry> {
         let entry = self.entries.remove(key)?;
-        self.ranges.remove(entry.group.range);
+        self.demands.remove(entry.group.demand);
         if let Some(choice) = self.choices.get_mut(entry.choice)
             && let Some(group) = choice.groups.get_mut(&entry.group)
         {
@@ -253,7 +257,7 @@ impl<K: Clone + Ord + Hash> State<K> {
                 touched.extend(before);
             }
         }
-        let mut growths: HashMap<RangeId, i64> = HashMap::new();
+        let mut growths: HashMap<DemandId, i64> = HashMap::new();
         for &id in touched
             .iter()
             .chain(now.iter().filter(|id| !touched.contains(id)))
@@ -272,10 +276,9 @@ impl<K: Clone + Ord + Hash> State<K> {
                     group.touch();
                 }
                 if let Some((before, now)) = room {
-                    let growth = growths.entry(key.range).or_insert_with(|| {
+                    let growth = growths.entry(key.demand).or_insert_with(|| {
                         compared += 1;
-                        let range = self.ranges.get(key.range);
-                        range.map_or(0, |range| range.growth(before, now, rule))
+                        self.demands.growth(key.demand, before, now, rule)
                     });
                     group.grow(*growth);
                 }

@@ -4,15 +4,15 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
+use super::demands::DemandId;
 use super::line::Line;
-use super::ranges::RangeId;
 use crate::scheduler::controller::waits_for::WaitsFor;
 
 /// What tells the groups of one choice of clusters apart; the highest priority comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupKey {
     pub priority: Reverse<i32>,
-    pub range: RangeId,
+    pub demand: DemandId,
 }
 
 /// A value of the count of `anything` below all that somebody waits for.

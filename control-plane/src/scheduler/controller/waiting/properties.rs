@@ -1,4 +1,4 @@
-//! Nobody who may be helped is missed, however few ranges there are: compared with asking each
+//! Nobody who may be helped is missed, however few demands are told apart: compared with asking each
 //! binding by itself, and with what a decision would come to.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -142,10 +142,10 @@ proptest! {
     fn whoever_would_be_woken_if_asked_by_itself_is_woken(
         specs in prop::collection::vec((workload(), wish(), 1i64..9), 1..24),
         steps in prop::collection::vec(step(), 1..30),
-        most_ranges in 1usize..12,
+        most_demands in 1usize..12,
         leaving in prop::collection::btree_set(0usize..24, 0..12),
     ) {
-        let waiting = Waiting::new(false, most_ranges);
+        let waiting = Waiting::new(false, most_demands);
         let mut asked: BTreeMap<usize, Asked> = BTreeMap::new();
         let put = |key: usize, asked: &mut BTreeMap<usize, Asked>| {
             let (spec, wish, lacking) = &specs[key];
@@ -163,11 +163,11 @@ proptest! {
             for (key, asked) in &mut asked {
                 let expected = news.iter().any(|news| asked.hears(news, &specs[*key].0));
                 prop_assert!(woken.contains(key) || !expected, "binding {key} is missed");
-                // With ranges enough for all, nobody is woken without need.
-                let is_exact = most_ranges > specs.len();
+                // With numbers enough for all, nobody is woken without need.
+                let is_exact = most_demands > specs.len();
                 prop_assert!(!is_exact || expected || !woken.contains(key), "binding {key}");
             }
-            // Looked at in vain they wait again; some leave meanwhile, and so do ranges.
+            // Looked at in vain they wait again; some leave meanwhile, and so do demands.
             for key in woken {
                 put(key, &mut asked);
             }
@@ -183,9 +183,9 @@ proptest! {
     fn whoever_would_be_placed_is_woken(
         specs in prop::collection::vec(workload(), 1..12),
         steps in prop::collection::vec(step(), 1..24),
-        most_ranges in 1usize..6,
+        most_demands in 1usize..6,
     ) {
-        let waiting = Waiting::new(false, most_ranges);
+        let waiting = Waiting::new(false, most_demands);
         let mut fleet: BTreeMap<u8, Value> = BTreeMap::new();
         let decide = |key: usize, fleet: &BTreeMap<u8, Value>| {
             let clusters: Vec<Value> = fleet.values().cloned().collect();

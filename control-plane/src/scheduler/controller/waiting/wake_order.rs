@@ -98,9 +98,9 @@ impl Pace {
 mod tests {
     use super::*;
 
-    fn group(priority: i32, range: u32) -> GroupId {
-        let priority = Reverse(priority);
-        (GroupKey { priority, range }, 0)
+    fn group(priority: i32, demand: u32) -> GroupId {
+        let (priority, demand) = (Reverse(priority), Some(demand));
+        (GroupKey { priority, demand }, 0)
     }
 
     #[test]
@@ -112,7 +112,7 @@ mod tests {
         let mut order = Vec::new();
         for _ in 0..8 {
             let next = wake_order.take().unwrap();
-            order.push(next.0.range);
+            order.extend(next.0.demand);
             wake_order.add(next);
         }
         assert_eq!(order, [2, 3, 2, 1, 3, 2, 3, 1]);

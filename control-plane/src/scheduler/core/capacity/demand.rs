@@ -7,7 +7,7 @@ use muster_shared::k8s::Quantity;
 use super::{Amounts, CPU, amount, amount_of};
 
 /// Resources that one replica requests.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Demand {
     /// Requests above zero; what is asked in fractions of a unit is rounded up.
     pub(super) requests: Amounts,

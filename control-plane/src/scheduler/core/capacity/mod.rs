@@ -6,7 +6,6 @@ mod demand;
 mod estimate;
 mod grades;
 mod load;
-mod range;
 mod sets;
 
 use std::sync::Arc;
@@ -19,7 +18,6 @@ pub use demand::Demand;
 pub use estimate::Estimate;
 use grades::{Ends, Grades, Model};
 pub use load::Load;
-pub use range::{Likeness, Range};
 pub use sets::Part;
 
 /// An estimate is at most this: counts of replicas have 31 bits in the API.

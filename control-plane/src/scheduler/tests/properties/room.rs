@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{by_room, clusters, divided};
-use crate::scheduler::core::capacity::{Capacity, Demand, Estimate, Range};
+use crate::scheduler::core::capacity::{Capacity, Demand, Estimate};
 use crate::scheduler::core::{ClusterInfo, Options, Snapshot, schedule};
 use crate::scheduler::tests::fixtures::{cluster, decide, decoded, deployment, snapshot};
 use crate::settings::grade_rule::GradeRule;
@@ -50,19 +50,6 @@ fn unlike_clusters() -> impl Strategy<Value = Vec<Value>> {
         };
         fleet.into_iter().enumerate().map(one).collect()
     })
-}
-
-/// Requests for some of the resources that these clusters have, for others, or none at all.
-fn demand() -> impl Strategy<Value = Option<Demand>> {
-    let names = prop::sample::select(vec!["cpu", "memory", "a.example/gpu", "ephemeral-storage"]);
-    let amounts = prop_oneof![1i64..9, 100i64..3_000, 1i64 << 29..1 << 34];
-    let requests = prop::collection::btree_map(names, amounts, 0..4).prop_map(|requests| {
-        let requests = requests
-            .into_iter()
-            .map(|(name, amount)| (name.into(), amount));
-        requests.collect()
-    });
-    prop::option::weighted(0.9, requests)
 }
 
 proptest! {
@@ -142,57 +129,4 @@ proptest! {
             prop_assert!(room(&counts, rule) >= room(&counts, GradeRule::Minimums));
         }
     }
-
-    #[test]
-    fn a_range_of_demands_grows_by_no_less_than_each_of_them(
-        fleet in unlike_clusters(), later in unlike_clusters(), demands in prop::collection::vec(demand(), 1..5),
-    ) {
-        let capacity = |cluster: &Value| Capacity::of(&decoded(cluster));
-        let mut range = Range::of(demands[0].as_ref());
-        for demand in &demands {
-            range.include(demand.as_ref());
-        }
-        for (before, now) in fleet.iter().map(capacity).zip(later.iter().map(capacity)) {
-            let Some(now) = now else { continue };
-            for rule in GradeRule::ALL {
-                let grown = |demand: &Option<Demand>| {
-                    let room = |it: &Capacity| it.replicas(demand.as_ref(), rule);
-                    (room(&now) - before.as_ref().map_or(0, room)).max(0)
-                };
-                let growth = range.growth(before.as_ref(), &now, rule);
-                for demand in &demands {
-                    prop_assert!(growth >= grown(demand), "{rule} {demand:?} of {range:?}");
-                    let alone = Range::of(demand.as_ref());
-                    prop_assert_eq!(alone.growth(before.as_ref(), &now, rule), grown(demand));
-                }
-            }
-        }
-    }
-}
-
-#[test]
-fn a_range_of_ever_more_names_stays_small_and_still_grows_by_no_less_than_each() {
-    let named = |number: usize| -> Demand {
-        let requests = [
-            ("cpu".into(), 500),
-            (format!("a.example/{number:04}").into(), 1),
-        ];
-        requests.into_iter().collect()
-    };
-    let mut range = Range::of(Some(&named(0)));
-    for number in 1..200 {
-        range.include(Some(&named(number)));
-    }
-    assert!(format!("{range:?}").len() < 1_000, "{range:?}");
-    let mut having = cluster("m", 1);
-    having["status"]["resourceSummary"]["allocatable"]["a.example/0150"] = json!("9");
-    let capacity = |cluster: &Value| Capacity::of(&decoded(cluster));
-    let before = capacity(&having);
-    having["status"]["resourceSummary"]["allocatable"]["cpu"] = json!("3");
-    let growth = range.growth(
-        before.as_ref(),
-        &capacity(&having).unwrap(),
-        GradeRule::Minimums,
-    );
-    assert!(growth >= 4, "{growth}");
 }
