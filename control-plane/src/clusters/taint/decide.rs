@@ -16,9 +16,10 @@ use muster_shared::api::taint_policy::{ClusterTaintPolicy, Taint as PolicyTaint,
 use muster_shared::clock::later;
 use muster_shared::k8s::{Condition, Taint, Time};
 use muster_shared::taints;
+use serde::Serialize;
 
 use super::policy::{Fault, all_match, fault, faults, verdict};
-use super::record::{self, Record};
+use super::record::{self, Owned, Record};
 use super::window::Window;
 
 /// Facts on which the taints of a cluster depend.
@@ -79,7 +80,7 @@ pub fn decide(scene: &Scene<'_>, now: Timestamp) -> Outcome {
     let record = scene.record.clone().unwrap_or_default();
     let mut work = Work {
         taints: scene.cluster.spec.taints.clone(),
-        size: record.size(),
+        size: record::size_of(&record),
         record,
         adopting: scene.record.is_none(),
         asked_for: HashSet::new(),
@@ -123,7 +124,7 @@ pub fn decide(scene: &Scene<'_>, now: Timestamp) -> Outcome {
 struct Work<'a> {
     taints: Vec<Taint>,
     record: Record,
-    /// About as many bytes as the record's text has.
+    /// Bytes of the record's text as it was, and of what was added since.
     size: usize,
     adopting: bool,
     /// What a policy of the shipped form asks for now, as key and effect.
@@ -139,7 +140,8 @@ struct Work<'a> {
 impl Work<'_> {
     /// Takes room in the record for something a policy wants; leaves the policy out where there is
     /// none.
-    fn reserve(&mut self, policy: &str, bytes: usize, limit: usize) -> bool {
+    fn reserve(&mut self, policy: &str, part: &impl Serialize, limit: usize) -> bool {
+        let bytes = record::size_of(part);
         let fits = self.size + bytes <= limit;
         if fits {
             self.size += bytes;
@@ -202,7 +204,7 @@ impl Work<'_> {
                     || !present
                         && self.reserve(
                             &policy.name_any(),
-                            record::entry_size(&taint),
+                            &Owned::of(&taint.key, &taint.effect),
                             record::LIMIT,
                         ))
             {
@@ -245,8 +247,8 @@ impl Work<'_> {
         let (edition, first_look) = (&policy.metadata, scene.first_look);
         let window = Window::next(before, verdict, edition, first_look, self.now);
         if is_new && self.awaits(policy, window.matched) {
-            let bytes = record::window_size(&name, &window);
-            if !self.reserve(&name, bytes, record::WINDOWS_LIMIT) {
+            let limit = record::WINDOWS_LIMIT;
+            if !self.reserve(&name, &(&name, &window), limit) {
                 return;
             }
         }
@@ -320,15 +322,15 @@ impl Work<'_> {
         if !owned && present || !present && (self.is_refused)(taint) {
             return;
         }
-        let entry = if owned { 0 } else { record::entry_size(taint) };
-        let bytes = entry + record::holder_size(&policy.name_any());
-        if !self.reserve(&policy.name_any(), bytes, record::LIMIT) {
+        let entry = (!owned).then(|| Owned::of(&taint.key, &taint.effect));
+        let name = policy.name_any();
+        if !self.reserve(&name, &(&name, entry), record::LIMIT) {
             return;
         }
         self.record
             .entry(&taint.key, &taint.effect)
             .held_by
-            .insert(policy.name_any());
+            .insert(name);
         self.add(policy, taint);
     }
 
@@ -405,7 +407,7 @@ impl Work<'_> {
         }
     }
 
-    fn let_go(&mut self, name: &str, of: impl Fn(&super::record::Owned) -> bool) {
+    fn let_go(&mut self, name: &str, of: impl Fn(&Owned) -> bool) {
         let mut any = false;
         for owned in self.record.taints.iter_mut().filter(|owned| of(owned)) {
             any |= owned.held_by.remove(name);

@@ -86,17 +86,6 @@ impl Record {
             .collect()
     }
 
-    /// Returns about as many bytes as the annotation has, and rather more.
-    pub(super) fn size(&self) -> usize {
-        let owned = |owned: &Owned| {
-            let holders: usize = owned.held_by.iter().map(|name| holder_size(name)).sum();
-            ENTRY + owned.key.len() + owned.effect.len() + holders
-        };
-        let windows = self.windows.iter();
-        let windows: usize = windows.map(|(name, it)| window_size(name, it)).sum();
-        self.taints.iter().map(owned).sum::<usize>() + windows
-    }
-
     /// Returns the entry of a taint, if policies answer for it.
     pub fn owned(&self, key: &str, effect: &str) -> Option<&Owned> {
         self.taints.iter().find(|owned| owned.is(key, effect))
@@ -126,39 +115,28 @@ impl Record {
             .iter()
             .position(|owned| owned.is(key, effect))
             .unwrap_or_else(|| {
-                self.taints.push(Owned {
-                    key: key.to_owned(),
-                    effect: effect.to_owned(),
-                    ..Owned::default()
-                });
+                self.taints.push(Owned::of(key, effect));
                 self.taints.len() - 1
             });
         &mut self.taints[at]
     }
 }
 
-/// Bytes of an entry beside its texts: names of fields, punctuation, and a time.
-const ENTRY: usize = 128;
-/// Bytes of a window beside its texts: names of fields, punctuation, two times and a number.
-const WINDOW: usize = 192;
-
-/// Bytes that the entry of a taint takes, without holders.
-pub(super) fn entry_size(taint: &Taint) -> usize {
-    ENTRY + taint.key.len() + taint.effect.len()
-}
-
-/// Bytes that a holder takes.
-pub(super) fn holder_size(name: &str) -> usize {
-    name.len() + 3
-}
-
-/// Bytes that a window takes.
-pub(super) fn window_size(name: &str, window: &Window) -> usize {
-    let uid = window.uid.as_ref().map_or(0, |uid| uid.len() + 9);
-    WINDOW + name.len() + window.statuses.len() + uid
+/// Returns how many bytes a part of a record takes in its text, with the comma after it.
+pub(super) fn size_of(part: &impl Serialize) -> usize {
+    serde_json::to_string(part).map_or(0, |text| text.len() + 1)
 }
 
 impl Owned {
+    /// Returns the entry of a taint that nobody wants yet.
+    pub(super) fn of(key: &str, effect: &str) -> Self {
+        Self {
+            key: key.to_owned(),
+            effect: effect.to_owned(),
+            ..Self::default()
+        }
+    }
+
     fn is(&self, key: &str, effect: &str) -> bool {
         self.key == key && self.effect == effect
     }
@@ -211,27 +189,6 @@ mod tests {
             let found = record.answers_for(&taint(key, effect));
             assert_eq!(found, answers, "{key}:{effect}");
         }
-    }
-
-    #[test]
-    fn the_size_of_a_record_is_that_of_its_parts_and_no_less_than_its_text() {
-        assert_eq!(entry_size(&taint("down", "NoExecute")), 128 + 4 + 9);
-        assert_eq!(holder_size("policy2"), 7 + 3);
-        let record = record();
-        let window = window_size("p3", &record.windows["p3"]);
-        assert_eq!(window, 192 + 2 + 5);
-        let holders = holder_size("p1") + holder_size("policy2");
-        let entries = [
-            ("down", "NoExecute"),
-            ("cut", "NoSchedule"),
-            ("off", "NoExecute"),
-        ];
-        let entries = entries.map(|(key, effect)| entry_size(&taint(key, effect)));
-        let sum = entries.iter().sum::<usize>() + holders + window;
-        assert_eq!(record.size(), sum);
-        assert!(record.size() >= record.write().len());
-        // With all other annotations, 256 KiB are what an object may have.
-        assert_eq!((LIMIT, WINDOWS_LIMIT), (98_304, 49_152));
     }
 
     #[test]
