@@ -16,7 +16,7 @@ use muster_shared::api::policy::PurgeMode;
 use muster_shared::check::few;
 use muster_shared::k8s::Time;
 use muster_shared::names::annotation::{APPLIED_PLACEMENT, LAST_EVICTION};
-use muster_shared::names::eviction::{PRODUCER_SCHEDULER, REASON_PLACEMENT_CHANGED};
+use muster_shared::names::eviction::REASON_PLACEMENT_CHANGED;
 use muster_shared::taints::is_drain;
 use serde_json::{Map, Value, json};
 
@@ -29,12 +29,10 @@ use crate::fleet::pause::{Pause, losers};
 use crate::movement::eviction::reason::EvictionReason;
 use crate::scheduler::core::around::{Obstructed, place_around};
 use crate::scheduler::core::record::record;
+use crate::scheduler::core::replacement::{dropped, shortened, task};
 use crate::scheduler::core::{
     ClusterInfo, Decision, FitError, Options, Plugin, Snapshot, schedule,
 };
-
-/// A task's message may not be longer (the schema's rule).
-const LONGEST_MESSAGE: usize = 1024;
 
 /// Clusters that an explanation names at most.
 const LONGEST_LIST: usize = 5;
@@ -406,30 +404,21 @@ impl Departure<'_> {
         if fencing::runs_alone(self.spec) {
             return;
         }
-        let is_chosen = |old: &TargetCluster| chosen.iter().any(|new| new.name == old.name);
-        let dropped = after.clusters.iter().filter(|old| !is_chosen(old));
+        let dropped = dropped(after, chosen).into_iter();
         let dropped: Vec<String> = dropped.map(|old| old.name.clone()).collect();
         let mode = match self.purge_mode {
             PurgeMode::Directly => &PurgeMode::Gracefully,
             mode => mode,
         };
-        let follower = Departure {
-            purge_mode: mode,
-            ..*self
-        };
+        let left = self.cluster;
+        let why = self.reason.message(left);
         for from in dropped {
-            let left = self.cluster;
-            let why = self.reason.message(left);
             let message =
                 format!("{from} is no target any more since the workload left {left}: {why}");
             after.take_out_anew(GracefulEvictionTask {
-                reason: REASON_PLACEMENT_CHANGED.to_owned(),
-                producer: PRODUCER_SCHEDULER.to_owned(),
-                message: Some(shortened(message)),
-                from_cluster: from,
                 // The policy says it of the copy that leaves, and only with `Gracefully`.
                 grace_period_seconds: self.reason.grace_seconds(self.spec, self.purge_mode),
-                ..follower.task(BTreeMap::new(), now)
+                ..task(&from, mode, REASON_PLACEMENT_CHANGED, message, now)
             });
         }
         self.order_tasks(after);
@@ -499,11 +488,6 @@ impl Departure<'_> {
         }
         patch
     }
-}
-
-fn shortened(mut message: String) -> String {
-    message.truncate(message.floor_char_boundary(LONGEST_MESSAGE));
-    message
 }
 
 fn list<T: serde::Serialize>(items: &[T]) -> Value {

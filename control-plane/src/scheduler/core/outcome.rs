@@ -7,8 +7,7 @@ use muster_shared::api::binding::{
     GracefulEvictionTask, ResourceBindingSpec, ResourceBindingStatus, TargetCluster,
 };
 use muster_shared::api::policy::PurgeMode;
-use muster_shared::k8s::Time;
-use muster_shared::names::eviction::{PRODUCER_SCHEDULER, REASON_NO_CLUSTER_FIT};
+use muster_shared::names::eviction::REASON_NO_CLUSTER_FIT;
 
 use super::cycle::{Attempt, Cycle, is_reschedule_requested, matches};
 use super::filter::ReturnRule;
@@ -20,9 +19,6 @@ use super::report::{Report, Verdict};
 use super::snapshot::Snapshot;
 use super::step_timer::Spent;
 use super::{Behaviour, Options};
-
-/// Length of a task's message at most, by the schema.
-const LONGEST_MESSAGE: usize = 1024;
 
 /// A binding as the scheduler reads it.
 #[derive(Debug, Clone, Copy)]
@@ -275,16 +271,11 @@ fn withdraw(
     let mut after = subject.spec.clone();
     for target in &subject.spec.clusters {
         if can_keep(snapshot, &target.name) {
-            let task = GracefulEvictionTask {
-                from_cluster: target.name.clone(),
-                purge_mode: Some(PurgeMode::Gracefully),
-                reason: REASON_NO_CLUSTER_FIT.to_owned(),
-                producer: PRODUCER_SCHEDULER.to_owned(),
-                message: Some(no_fit(&target.name, failure)),
-                creation_timestamp: Some(Time(now)),
-                ..GracefulEvictionTask::default()
-            };
-            after.take_out(task);
+            let from = &target.name;
+            let message =
+                format!("{from} is no target any more, and no cluster fits instead: {failure}");
+            let (mode, reason) = (PurgeMode::Gracefully, REASON_NO_CLUSTER_FIT);
+            after.take_out(replacement::task(from, &mode, reason, message, now));
         }
     }
     let tasks = after.graceful_eviction_tasks;
@@ -313,14 +304,6 @@ fn empty(subject: &Subject<'_>) -> Option<Placed> {
         applied_placement: subject.applied_placement.unwrap_or_default().to_owned(),
         tasks: None,
     })
-}
-
-/// Says why a copy has no target any more, within the length that the schema of tasks allows.
-fn no_fit(cluster: &str, failure: &FitError) -> String {
-    let mut text =
-        format!("{cluster} is no target any more, and no cluster fits instead: {failure}");
-    text.truncate(text.floor_char_boundary(LONGEST_MESSAGE));
-    text
 }
 
 impl Outcome {

@@ -17,6 +17,9 @@ use super::{Decision, Options};
 use crate::fleet::copy::ready_replicas;
 use crate::fleet::fencing;
 
+/// Length of a task's message at most, by the schema.
+const LONGEST_MESSAGE: usize = 1024;
+
 /// Reason for which a new placement keeps the copies that it drops.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cause {
@@ -143,18 +146,38 @@ pub fn tasks(
     let stays = |it: &&TargetCluster| can_keep(snapshot, &it.name) && cause.keeps(&it.name);
     for old in dropped(spec, chosen).into_iter().filter(stays) {
         let from = &old.name;
-        after.take_out_anew(GracefulEvictionTask {
-            from_cluster: from.clone(),
-            suppress_deletion: (purge_mode == PurgeMode::Never).then_some(true),
-            purge_mode: Some(purge_mode.clone()),
-            reason: REASON_PLACEMENT_CHANGED.to_owned(),
-            producer: PRODUCER_SCHEDULER.to_owned(),
-            message: Some(cause.message(from)),
-            creation_timestamp: Some(Time(now)),
-            ..GracefulEvictionTask::default()
-        });
+        let message = cause.message(from);
+        let reason = REASON_PLACEMENT_CHANGED;
+        after.take_out_anew(task(from, &purge_mode, reason, message, now));
     }
     changed(spec, status, after.graceful_eviction_tasks)
+}
+
+/// Returns the eviction task by which the scheduler keeps the copy in a cluster that is no target
+/// any more.
+pub fn task(
+    from: &str,
+    purge_mode: &PurgeMode,
+    reason: &str,
+    message: String,
+    now: Timestamp,
+) -> GracefulEvictionTask {
+    GracefulEvictionTask {
+        from_cluster: from.to_owned(),
+        suppress_deletion: (*purge_mode == PurgeMode::Never).then_some(true),
+        purge_mode: Some(purge_mode.clone()),
+        reason: reason.to_owned(),
+        producer: PRODUCER_SCHEDULER.to_owned(),
+        message: Some(shortened(message)),
+        creation_timestamp: Some(Time(now)),
+        ..GracefulEvictionTask::default()
+    }
+}
+
+/// Returns the message of a task within the length that the schema allows.
+pub fn shortened(mut message: String) -> String {
+    message.truncate(message.floor_char_boundary(LONGEST_MESSAGE));
+    message
 }
 
 /// Returns new eviction tasks of a binding; `None` if it has the same already. The one that brought
@@ -213,7 +236,10 @@ pub fn as_it_runs(
 }
 
 /// Returns the targets that a new placement drops.
-fn dropped<'a>(spec: &'a ResourceBindingSpec, chosen: &[TargetCluster]) -> Vec<&'a TargetCluster> {
+pub fn dropped<'a>(
+    spec: &'a ResourceBindingSpec,
+    chosen: &[TargetCluster],
+) -> Vec<&'a TargetCluster> {
     let is_chosen = |old: &TargetCluster| chosen.iter().any(|new| new.name == old.name);
     let old = spec.clusters.iter();
     old.filter(|it| !is_chosen(it)).collect()

@@ -1,3 +1,4 @@
+use muster_shared::k8s::Time;
 use serde_json::{Value, json};
 
 use super::*;
