@@ -12,11 +12,11 @@ use muster_shared::api::policy::PropagationSpec;
 use muster_shared::api::scope::ResourceScope;
 use muster_shared::finalizers;
 use muster_shared::merge;
-use muster_shared::names::{self, annotation, label};
+use muster_shared::names::{self, annotation};
 use serde_json::{Value, json};
 
 use super::identity::{Owner, owner, sound_name};
-use crate::fleet::claim::{Claim, missing};
+use crate::fleet::claim::Claim;
 use crate::fleet::labelled::Labelled as _;
 use crate::fleet::protection::protect;
 use crate::fleet::template::{TEMPLATE_FINGERPRINT, Template, TemplateKey, recorded_fingerprint};
@@ -269,32 +269,10 @@ impl<'a> Wanted<'a> {
     }
 
     fn metadata_patch(&self, held: &ObjectMeta) -> Value {
-        let mut labels = missing(|key| held.label(key), &self.claim.labels());
-        let mut annotations = missing(|key| held.annotation(key), &self.claim.annotations());
-        if held.label(self.scope().binding_id_label()).is_none() {
-            labels.insert(
-                self.scope().binding_id_label().to_owned(),
-                json!(self.uid()),
-            );
-        }
-        if self.claim.policy.namespace().is_some() {
-            if held.label(label::CLUSTER_PROPAGATION_POLICY_ID).is_some() {
-                labels.insert(label::CLUSTER_PROPAGATION_POLICY_ID.to_owned(), Value::Null);
-            }
-            let name = annotation::CLUSTER_PROPAGATION_POLICY_NAME;
-            if held.annotation(name).is_some() {
-                annotations.insert(
-                    annotation::CLUSTER_PROPAGATION_POLICY_NAME.to_owned(),
-                    Value::Null,
-                );
-            }
-        }
-        let mut metadata = json!({});
-        if !labels.is_empty() {
-            metadata["labels"] = Value::Object(labels);
-        }
-        if !annotations.is_empty() {
-            metadata["annotations"] = Value::Object(annotations);
+        let mut metadata = self.claim.patch(held).unwrap_or_else(|| json!({}));
+        let id_label = self.scope().binding_id_label();
+        if held.label(id_label).is_none() {
+            metadata["labels"][id_label] = json!(self.uid());
         }
         if let Some(all) = finalizers::with(held, self.scope().binding_finalizer()) {
             metadata["finalizers"] = json!(all);
