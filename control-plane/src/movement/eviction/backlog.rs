@@ -322,21 +322,6 @@ mod tests {
     }
 
     #[test]
-    fn the_higher_priority_goes_first_then_the_older() {
-        let mut backlog = Backlog::default();
-        let a = cluster("a");
-        for (key, priority, since) in [
-            ("young", 0, 9),
-            ("old", 0, 1),
-            ("vital", 100, 10),
-            ("idle", -5, 0),
-        ] {
-            backlog.put(&a, item(key), Slot::Ready(rank(priority, since)));
-        }
-        assert_eq!(order(&mut backlog), ["vital", "old", "young", "idle"]);
-    }
-
-    #[test]
     fn clusters_take_turns_unless_one_offers_a_higher_priority() {
         let mut backlog = Backlog::default();
         let (a, b) = (cluster("a"), cluster("b"));
@@ -429,24 +414,6 @@ mod tests {
     fn a_rank_tells_since_when_the_item_waits() {
         let since = Timestamp::from_second(7).unwrap();
         assert_eq!(rank(3, 7).since(), since);
-    }
-
-    #[test]
-    fn a_toleration_wait_costs_nothing_until_it_is_due() {
-        let mut backlog = Backlog::default();
-        let (a, now) = (cluster("a"), Instant::now());
-        let until = now + Duration::from_mins(1);
-        backlog.put(
-            &a,
-            item("x"),
-            Slot::Waiting {
-                until,
-                rank: rank(0, 60),
-            },
-        );
-        assert!(backlog.mature(until - Duration::from_nanos(1)).is_empty());
-        assert_eq!(backlog.mature(until), [(a, item("x"))]);
-        assert_eq!(order(&mut backlog), ["x"]);
     }
 
     #[test]

@@ -110,15 +110,6 @@ fn a_rate_that_cannot_be_read_stops_the_drain_and_is_told() {
 }
 
 #[test]
-fn undrain_lets_those_stay_that_wait() {
-    let mut world = fleet(false);
-    world.set(&drained("c0", None, &json!([])));
-    assert!(!world.evict(10.0).is_empty());
-    world.set(&cluster("c0", &json!([])));
-    assert!(world.evict(100.0).is_empty());
-}
-
-#[test]
 fn a_drain_that_is_known_before_evictions_begin_saves_nothing_up() {
     let mut world = fleet(false);
     world.set(&drained("c0", Some("0.2"), &json!([])));

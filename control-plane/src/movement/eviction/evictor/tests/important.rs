@@ -117,26 +117,6 @@ fn what_has_moved_takes_room_until_its_cluster_reports_it() {
 }
 
 #[test]
-fn a_small_namespace_does_not_wait_for_a_large_one() {
-    let in_namespace = |namespace: &str, name: &str| {
-        let mut binding = AnyBinding::clone(&binding(name, &["c0"], &json!({})));
-        binding.metadata.namespace = Some(namespace.to_owned());
-        Arc::new(binding)
-    };
-    let mut workloads: Vec<_> = (0..9)
-        .map(|n| in_namespace("large", &format!("l{n}")))
-        .collect();
-    workloads.push(in_namespace("small", "s0"));
-    let clusters = (0..10).map(|n| {
-        let taints = if n == 0 { down(0) } else { json!([]) };
-        cluster(&format!("c{n}"), &taints)
-    });
-    let mut world = World::of(clusters.collect(), workloads, true);
-    let order = world.evict(10.0);
-    assert!(order[..2].contains(&"s0".to_owned()), "{order:?}");
-}
-
-#[test]
 fn what_cannot_leave_itself_keeps_no_room_from_others() {
     type End = fn() -> Outcome;
     let ends: [(&str, End); 4] = [

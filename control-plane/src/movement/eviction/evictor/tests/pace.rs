@@ -3,28 +3,6 @@
 use super::*;
 
 #[test]
-fn each_band_evicts_at_its_rate() {
-    for (total, failed, expected) in [
-        (10, 1, 50),  // healthy
-        (10, 5, 50),  // half of a small fleet
-        (10, 6, 0),   // too much of a small fleet
-        (11, 6, 50),  // 54.5 %
-        (11, 7, 10),  // too much of a large fleet
-        (20, 11, 50), // 55 % exactly
-        (20, 12, 10), // beyond
-        (12, 7, 10),
-        (8, 5, 0),
-        (1, 1, 0),
-    ] {
-        let evicted = World::new(total, failed, 60).evict(100.0).len();
-        assert!(
-            evicted.abs_diff(expected) <= 1,
-            "{failed} of {total}: {evicted} in 100 s, expected {expected}"
-        );
-    }
-}
-
-#[test]
 fn a_stopped_queue_goes_on_by_itself_when_enough_clusters_return() {
     let mut world = World::new(8, 5, 3);
     assert!(world.evict(1_000.0).is_empty());
@@ -210,17 +188,4 @@ fn the_higher_priority_leaves_first_then_what_had_to_leave_first() {
     world.second = 90.0;
     world.set(&cluster("c0", &taint("NoExecute", 1_000)));
     assert_eq!(world.evict(100.0), ["vital", "old", "young", "idle"]);
-}
-
-#[test]
-fn failed_clusters_take_turns_however_much_waits_on_each() {
-    let mut world = World::new(10, 3, 40);
-    let mut per_cluster = std::collections::BTreeMap::<String, usize>::new();
-    for eviction in world.pass(60.5, leave) {
-        *per_cluster.entry(eviction.cluster.to_string()).or_default() += 1;
-    }
-    assert!(
-        per_cluster.values().all(|count| *count == 10),
-        "{per_cluster:?}"
-    );
 }
