@@ -3,9 +3,9 @@
 use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus};
 use serde_json::{Value, json};
 
-use super::fixtures::{cluster, placed, snapshot, tainted, text};
+use super::fixtures::{cluster, decide_with, placed, snapshot, tainted, text};
 use crate::scheduler::core::need::{Need, need};
-use crate::scheduler::core::{Decision, FitError, Options, schedule};
+use crate::scheduler::core::{Decision, FitError, Options};
 
 /// Returns a job manager of one core and so many task managers of two.
 fn job(tasks: i32, constraint: &Value) -> ResourceBindingSpec {
@@ -34,8 +34,7 @@ fn decide(
         components: gate,
         ..Options::default()
     };
-    let status = ResourceBindingStatus::default();
-    schedule(spec, &status, &snapshot(clusters), &options)
+    decide_with(spec, clusters, &options)
 }
 
 #[test]

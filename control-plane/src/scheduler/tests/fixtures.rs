@@ -91,12 +91,17 @@ pub(in crate::scheduler) fn decide(
     spec: &ResourceBindingSpec,
     clusters: &[Value],
 ) -> Result<Decision, FitError> {
-    schedule(
-        spec,
-        &ResourceBindingStatus::default(),
-        &snapshot(clusters),
-        &Options::default(),
-    )
+    decide_with(spec, clusters, &Options::default())
+}
+
+/// Returns the decision with these options and nothing in the status.
+pub(in crate::scheduler) fn decide_with(
+    spec: &ResourceBindingSpec,
+    clusters: &[Value],
+    options: &Options,
+) -> Result<Decision, FitError> {
+    let status = ResourceBindingStatus::default();
+    schedule(spec, &status, &snapshot(clusters), options)
 }
 
 /// Returns the result as text, sorted by name, such as `m1:2 m2:1`; or why there is none.

@@ -1,10 +1,9 @@
 //! In which order a new result names its clusters.
 
-use muster_shared::api::binding::ResourceBindingStatus;
 use serde_json::json;
 
-use super::fixtures::{cluster, deployment, placed, snapshot, static_weights, tainted};
-use crate::scheduler::core::{Options, schedule};
+use super::fixtures::{cluster, decide_with, deployment, placed, static_weights, tainted};
+use crate::scheduler::core::Options;
 
 #[test]
 fn clusters_are_listed_by_name_and_only_for_karmada_the_best_one_first() {
@@ -20,8 +19,7 @@ fn clusters_are_listed_by_name_and_only_for_karmada_the_best_one_first() {
         ("shares", &weighted, &well, &ours, ["m1", "m2"]),
         ("it keeps what it has", &weighted, &ill, &ours, ["m1", "m2"]),
     ] {
-        let status = ResourceBindingStatus::default();
-        let decision = schedule(spec, &status, &snapshot(clusters), options).unwrap();
+        let decision = decide_with(spec, clusters, options).unwrap();
         let names: Vec<&str> = decision.clusters.iter().map(|it| &*it.name).collect();
         assert_eq!(names, expected, "{what}");
     }

@@ -4,7 +4,7 @@ use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus};
 use serde_json::{Value, json};
 
 use super::fixtures::{
-    aggregated, cluster, config_map, decide, deployment, dynamic, leaving, outcome, placed,
+    aggregated, cluster, config_map, decide_with, deployment, dynamic, leaving, outcome, placed,
     snapshot, static_weights, tainted, text,
 };
 use crate::fleet::testing::only_condition;
@@ -22,41 +22,6 @@ fn fleet() -> Vec<Value> {
 fn with(mut placement: Value, key: &str, value: Value) -> Value {
     placement[key] = value;
     placement
-}
-
-#[test]
-fn weights_of_one_to_two_share_three_replicas_and_the_survivor_takes_all() {
-    let placement = with(
-        static_weights(&[("member1", 1), ("member2", 2)]),
-        "clusterAffinity",
-        json!({ "clusterNames": ["member1", "member2"] }),
-    );
-    let spec = deployment(3, &placement);
-    let mut clusters = fleet();
-    assert_eq!(outcome(&spec, &clusters), "member1:1 member2:2");
-
-    clusters[0] = tainted("member1", 10, "cluster.karmada.io/unreachable", "NoExecute");
-    let failing = placed(spec, &[("member1", 1), ("member2", 2)]);
-    let moved = leaving(failing, "member1", TAINT_UNTOLERATED);
-    assert_eq!(outcome(&moved, &clusters), "member2:3");
-}
-
-#[test]
-fn a_duplicated_workload_keeps_its_healthy_cluster_and_gains_an_allowed_one() {
-    let placement = json!({
-        "clusterAffinity": { "clusterNames": ["member1", "member2", "member3", "member5"] },
-        // Admission writes the field; without admission it goes without saying.
-        "spreadConstraints": [{ "minGroups": 2, "maxGroups": 2 }],
-        "replicaScheduling": { "replicaSchedulingType": "Duplicated" },
-    });
-    let spec = deployment(2, &placement);
-    let mut clusters = fleet();
-    assert_eq!(outcome(&spec, &clusters), "member1:2 member2:2");
-
-    clusters[1] = tainted("member2", 10, "cluster.karmada.io/unreachable", "NoExecute");
-    let failing = placed(spec, &[("member1", 2), ("member2", 2)]);
-    let moved = leaving(failing, "member2", TAINT_UNTOLERATED);
-    assert_eq!(outcome(&moved, &clusters), "member1:2 member3:2");
 }
 
 #[test]
@@ -96,16 +61,6 @@ fn every_taint_that_keeps_work_away_refuses_what_is_new_and_keeps_what_is_placed
         assert_eq!(outcome(&new, &clusters), expected);
         assert_eq!(outcome(&kept, &clusters), "member1:2");
     }
-}
-
-#[test]
-fn tolerations_admit_except_under_prefer_no_execute_which_knows_none() {
-    let placement = json!({ "clusterTolerations": [{ "operator": "Exists" }] });
-    let spec = config_map(&placement);
-    assert_eq!(outcome(&spec, &[tainted("m", 1, "x", "NoSchedule")]), "m:0");
-    assert_eq!(outcome(&spec, &[tainted("m", 1, "x", "NoExecute")]), "m:0");
-    let refused = decide(&spec, &[tainted("m", 1, "x", "PreferNoExecute")]).unwrap_err();
-    assert_eq!(refused.kind(), Kind::NoClusterFit);
 }
 
 #[test]
@@ -176,12 +131,7 @@ fn a_cluster_takes_back_what_was_about_to_leave_once_it_has_recovered() {
     let again = placed(failed, &[("m", 1)]);
     assert_eq!(outcome(&again, &[cluster("m", 10)]), "m:2");
     // Karmada waits for the task.
-    let classic = schedule(
-        &spec,
-        &ResourceBindingStatus::default(),
-        &snapshot(&[cluster("m", 10)]),
-        &Options::karmada(),
-    );
+    let classic = decide_with(&spec, &[cluster("m", 10)], &Options::karmada());
     assert_eq!(text(classic), evicting);
 }
 
@@ -304,34 +254,9 @@ fn who_flees_one_failing_cluster_must_not_count_on_another() {
     ] {
         let spec = placed(deployment(4, &placement), &[("m1", 2), ("m2", 2)]);
         let moved = leaving(spec, "m1", TAINT_UNTOLERATED);
-        let status = ResourceBindingStatus::default();
-        let refused = schedule(&moved, &status, &snapshot(&clusters), &options).unwrap_err();
+        let refused = decide_with(&moved, &clusters, &options).unwrap_err();
         assert_eq!(refused.kind(), Kind::Unschedulable, "{placement}");
     }
-}
-
-#[test]
-fn groups_are_tried_in_order_and_a_fallback_sticks() {
-    let group =
-        |name: &str, cluster: &str| json!({ "affinityName": name, "clusterNames": [cluster] });
-    let placement = with(
-        dynamic(),
-        "clusterAffinities",
-        json!([group("home", "m1"), group("away", "m2")]),
-    );
-    let spec = deployment(4, &placement);
-    let clusters = snapshot(&[cluster("m1", 2), cluster("m2", 8)]);
-    let decide = |status: Value| {
-        let status = serde_json::from_value(status).unwrap();
-        schedule(&spec, &status, &clusters, &Options::default())
-            .unwrap()
-            .affinity_name
-    };
-    assert_eq!(decide(json!({})).as_deref(), Some("away"));
-    assert_eq!(
-        decide(json!({ "schedulerObservingAffinityName": "away" })).as_deref(),
-        Some("away")
-    );
 }
 
 #[test]
@@ -537,13 +462,7 @@ fn each_rule_holds_until_it_is_switched_off_by_name() {
         let options = Options::default()
             .with_plugins(&plugins.parse().unwrap())
             .unwrap();
-        let status = ResourceBindingStatus::default();
-        schedule(
-            spec,
-            &status,
-            &snapshot(std::slice::from_ref(cluster)),
-            &options,
-        )
+        decide_with(spec, std::slice::from_ref(cluster), &options)
     };
     for (rule, spec, cluster) in [
         ("APIEnablement", plain(), blind),
@@ -605,11 +524,10 @@ fn locality_keeps_a_workload_where_it_is_until_it_is_switched_off() {
         json!([{ "spreadByField": "cluster", "minGroups": 1, "maxGroups": 1 }]),
     );
     let spec = placed(deployment(2, &placement), &[("m2", 2)]);
-    let clusters = snapshot(&[cluster("m1", 50), cluster("m2", 10)]);
-    let status = ResourceBindingStatus::default();
+    let clusters = [cluster("m1", 50), cluster("m2", 10)];
     let decided = |plugins: &str| {
         let options = Options::default().with_plugins(&plugins.parse().unwrap());
-        text(schedule(&spec, &status, &clusters, &options.unwrap()))
+        text(decide_with(&spec, &clusters, &options.unwrap()))
     };
     assert_eq!(decided("*"), "m2:2");
     assert_eq!(decided("*,-ClusterLocality"), "m1:2");
@@ -634,14 +552,13 @@ fn who_shrinks_leaves_the_smaller_clusters_or_gives_back_in_proportion() {
 fn without_replicas_nothing_is_placed_unless_empty_workloads_are_kept() {
     for placement in [json!({}), dynamic(), aggregated()] {
         let spec = placed(deployment(0, &placement), &[("m1", 4)]);
-        let clusters = snapshot(&[cluster("m1", 10), cluster("m2", 10)]);
+        let clusters = [cluster("m1", 10), cluster("m2", 10)];
         for (keep_empty, expected) in [(false, ""), (true, "m1:0 m2:0")] {
             let options = Options {
                 keep_empty,
                 ..Options::default()
             };
-            let status = ResourceBindingStatus::default();
-            let decided = schedule(&spec, &status, &clusters, &options);
+            let decided = decide_with(&spec, &clusters, &options);
             assert_eq!(text(decided), expected, "{placement}");
         }
     }

@@ -1,12 +1,11 @@
 //! Tests of spread constraints beyond the recorded vectors.
 
-use muster_shared::api::binding::ResourceBindingStatus;
 use serde_json::{Value, json};
 
 use super::fixtures::{
-    cluster, config_map, deployment, dynamic, leaving, outcome, placed, snapshot, text,
+    cluster, config_map, decide_with, deployment, dynamic, leaving, outcome, placed, text,
 };
-use crate::scheduler::core::{Options, schedule};
+use crate::scheduler::core::Options;
 
 const ONLY_TWO_ZONES: &str = "failed to select clusters: \
     the clusters that meet the other spread constraints do not meet the one by zone";
@@ -90,17 +89,7 @@ fn a_lost_copy_is_replaced_in_another_region_where_its_own_has_no_cluster_left()
         { "spreadByField": "region", "minGroups": 1, "maxGroups": 2 },
         { "spreadByField": "cluster", "minGroups": 1, "maxGroups": 2 },
     ] });
-    let place = |name: &str, region: &str| {
-        let mut cluster = cluster(name, 10);
-        cluster["spec"]["region"] = json!(region);
-        cluster
-    };
-    let clusters = [
-        place("a1", "a"),
-        place("a2", "a"),
-        place("b1", "b"),
-        place("b2", "b"),
-    ];
+    let clusters = ["a1", "a2", "b1", "b2"].map(|name| in_region(name, 10));
     let spec = deployment(2, &placement);
     assert_eq!(outcome(&spec, &clusters), "a1:2 a2:2");
     let failing = placed(spec, &[("a1", 2), ("a2", 2)]);
@@ -109,14 +98,11 @@ fn a_lost_copy_is_replaced_in_another_region_where_its_own_has_no_cluster_left()
     assert_eq!(outcome(&moved, &clusters), "a2:2 b1:2");
 }
 
-/// Clusters of ten cores, each in the region that its name begins with.
-fn by_region(names: &[&str]) -> Vec<Value> {
-    let place = |name: &&str| {
-        let mut cluster = cluster(name, 10);
-        cluster["spec"]["region"] = json!(name[..1]);
-        cluster
-    };
-    names.iter().map(place).collect()
+/// Returns a cluster of so many cores in the region that its name begins with.
+fn in_region(name: &str, cores: i64) -> Value {
+    let mut cluster = cluster(name, cores);
+    cluster["spec"]["region"] = json!(name[..1]);
+    cluster
 }
 
 #[test]
@@ -129,7 +115,6 @@ fn what_is_placed_stays_in_its_regions_until_it_lacks_room() {
     let mut shares = dynamic();
     shares["spreadConstraints"] = constraints;
     let divided = |replicas, held: &[(&str, i32)]| placed(deployment(replicas, &shares), held);
-    let status = ResourceBindingStatus::default();
     // Chosen clusters are reported, those without replicas, too.
     let options = Options {
         keep_empty: true,
@@ -146,9 +131,8 @@ fn what_is_placed_stays_in_its_regions_until_it_lacks_room() {
         ("some are missing", some, "a1 b1 c1", "a1:3 b1:3 c1:1"),
         ("missing in the best region", best, "a1 a2 b1", "a1:5 a2:1"),
     ] {
-        let names: Vec<&str> = clusters.split(' ').collect();
-        let clusters = snapshot(&by_region(&names));
-        let decided = schedule(&spec, &status, &clusters, &options);
+        let clusters = clusters.split(' ').map(|name| in_region(name, 10));
+        let decided = decide_with(&spec, &clusters.collect::<Vec<_>>(), &options);
         assert_eq!(text(decided), expected, "{what}");
     }
 }
@@ -159,23 +143,18 @@ fn a_failover_leaves_as_many_copies_as_a_first_choice_would_make() {
         { "spreadByField": "region", "minGroups": 1, "maxGroups": 2 },
         { "spreadByField": "cluster", "minGroups": 1, "maxGroups": 3 },
     ] });
-    let place = |name: &str, region: &str, cores| {
-        let mut cluster = cluster(name, cores);
-        cluster["spec"]["region"] = json!(region);
-        cluster
-    };
     // Anew it would go to the three clusters of region b, where two have room for it, or one.
     for (what, left, second) in [
         ("what it has in region a makes that no better", 10, 10),
         ("what it has in region a is no room", 1, 0),
     ] {
         let clusters = [
-            place("a1", "a", left),
-            place("a2", "a", left),
-            place("a3", "a", 10),
-            place("b1", "b", 10),
-            place("b2", "b", second),
-            place("b3", "b", 0),
+            in_region("a1", left),
+            in_region("a2", left),
+            in_region("a3", 10),
+            in_region("b1", 10),
+            in_region("b2", second),
+            in_region("b3", 0),
         ];
         let copies = [("a1", 2), ("a2", 2), ("a3", 2)];
         let failing = placed(deployment(2, &placement), &copies);
@@ -217,9 +196,7 @@ fn a_constraint_by_label_refuses_no_cluster_where_it_is_not_supported() {
             "failed to select clusters: just support cluster and region spread constraint",
         ),
     ] {
-        let status = ResourceBindingStatus::default();
-        let clusters = snapshot(&[cluster("m", 10)]);
-        let decided = schedule(&config_map(&by_label), &status, &clusters, &options);
+        let decided = decide_with(&config_map(&by_label), &[cluster("m", 10)], &options);
         assert_eq!(text(decided), expected);
     }
 }
