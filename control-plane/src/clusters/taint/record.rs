@@ -190,24 +190,4 @@ mod tests {
             assert_eq!(found, answers, "{key}:{effect}");
         }
     }
-
-    #[test]
-    fn a_taint_is_not_on_its_way_out_while_a_policy_of_either_form_wants_it() {
-        for (shipped, is_going) in [(false, true), (true, false)] {
-            let window: Window = serde_json::from_value(serde_json::json!({
-                "since": at(5), "matched": false, "statuses": "True", "generation": 3,
-            }))
-            .unwrap();
-            let mut record = Record::default();
-            let owned = record.entry("down", "NoExecute");
-            owned.held_by = ["p1".to_owned()].into();
-            owned.shipped = shipped;
-            record.windows = [("p1".to_owned(), window)].into();
-            let found = record.is_going(&taint("down", "NoExecute"));
-            assert_eq!(
-                found, is_going,
-                "one of the shipped form wants it: {shipped}"
-            );
-        }
-    }
 }

@@ -100,17 +100,6 @@ fn a_cluster_made_again_under_the_same_name_gets_a_start_up_grace_of_its_own() {
 }
 
 #[test]
-fn a_forgotten_cluster_leaves_no_timer() {
-    let start = Instant::now();
-    let mut tracker = LivenessTracker::new(GRACES, start);
-    tracker.cluster("gone", Some(&ready("True")), Duration::ZERO, start);
-    tracker.forget("gone");
-    assert_eq!(tracker.next_timer(), None);
-    let due = tracker.due(start + Duration::from_secs(100));
-    assert_eq!(due, Due::default());
-}
-
-#[test]
 fn a_deadline_that_a_renewal_has_put_off_to_the_moment_of_asking_is_asked_about_then() {
     let start = Instant::now();
     let millis = |ms: u64| start + Duration::from_millis(ms);
@@ -120,29 +109,4 @@ fn a_deadline_that_a_renewal_has_put_off_to_the_moment_of_asking_is_asked_about_
     assert_eq!(tracker.due(millis(39_001)), Due::default());
     assert_eq!(tracker.next_timer(), Some(millis(39_001)));
     assert_eq!(tracker.due(millis(39_002)).confirm, ["m"]);
-}
-
-#[test]
-fn a_silence_that_was_written_is_not_written_again_and_one_that_was_not_is_tried_later() {
-    let start = Instant::now();
-    let mut tracker = LivenessTracker::new(GRACES, start);
-    tracker.cluster("m", Some(&ready("True")), Duration::ZERO, start);
-    let now = start + Duration::from_secs(41);
-    let silence = tracker.silence("m", now).unwrap();
-    let again = now + Duration::from_secs(5);
-    tracker.set_timer("m", Some(again));
-    assert_eq!(tracker.next_timer(), Some(again));
-    tracker.wrote("m", silence.condition(Timestamp::UNIX_EPOCH));
-    assert_eq!(tracker.silence("m", again), None);
-}
-
-#[test]
-fn time_in_which_the_api_was_out_of_reach_does_not_count_as_silence() {
-    let start = Instant::now();
-    let second = |s: u64| start + Duration::from_secs(s);
-    let mut tracker = LivenessTracker::new(GRACES, start);
-    tracker.cluster("m", Some(&ready("True")), Duration::ZERO, start);
-    tracker.give_back(Duration::from_secs(30), second(30));
-    assert_eq!(tracker.silence("m", second(41)), None);
-    assert!(tracker.silence("m", second(71)).is_some());
 }
