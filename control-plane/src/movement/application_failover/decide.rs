@@ -85,10 +85,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-
-    fn at(second: i64) -> Timestamp {
-        Timestamp::from_second(1_800_000_000 + second).unwrap()
-    }
+    use crate::fleet::testing::at;
 
     #[test]
     fn the_time_starts_with_the_first_unhealthy_report_and_ends_with_any_other() {

@@ -257,6 +257,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::fleet::testing::only_condition;
     use crate::scheduler::core::capacity::Demand;
     use crate::settings::grade_rule::GradeRule;
 
@@ -304,9 +305,7 @@ mod tests {
         serde_json::from_value(json!({
             "metadata": {"name": "m1", "labels": labels},
             "spec": {"taints": taints},
-            "status": {"conditions": [
-                {"type": "Ready", "status": "True", "reason": "R", "message": "", "lastTransitionTime": "2024-01-01T00:00:00Z"},
-            ]},
+            "status": {"conditions": only_condition("Ready", "True")},
         }))
         .unwrap()
     }

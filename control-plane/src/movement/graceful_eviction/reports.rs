@@ -88,6 +88,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::fleet::testing::only_condition;
 
     #[test]
     fn a_work_places_a_workload_in_the_cluster_whose_it_is_unless_it_goes() {
@@ -121,10 +122,7 @@ mod tests {
     /// Returns the status that an agent writes on a Work.
     fn applied(applied: &str, manifests: &Value) -> WorkStatus {
         serde_json::from_value(json!({
-            "conditions": [{
-                "type": "Applied", "status": applied, "reason": "r", "message": "",
-                "lastTransitionTime": "2024-01-01T00:00:00Z",
-            }],
+            "conditions": only_condition("Applied", applied),
             "manifestStatuses": manifests,
         }))
         .unwrap()

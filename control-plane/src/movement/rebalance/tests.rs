@@ -271,18 +271,6 @@ async fn workloads_that_change_to_another_affinity_group_move_at_the_rate() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn edits_of_policies_during_a_pause_move_at_the_rate_when_it_ends() {
-    let clusters = [paused(roomy("m1", false)), roomy("m2", false)];
-    let stand = follow_all(clusters, edited).await;
-    pass(60).await;
-    assert_eq!(asked_and_moved(&stand), (0, 0));
-    stand.api.put("clusters", roomy("m1", false));
-    pass(5).await;
-    let (_, moved) = asked_and_moved(&stand);
-    assert!((1..=AT_THE_RATE).contains(&moved), "{moved} moved");
-}
-
-#[tokio::test(start_paused = true)]
 async fn an_edit_of_the_policy_and_a_removed_cluster_wait_for_no_turn() {
     let stand = follow_all(open(), edited).await;
     pass(5).await;

@@ -4,7 +4,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fleet::testing::{REFUSALS, Stand, claimed, pass, policy, refusal};
+use crate::fleet::testing::{REFUSALS, Stand, claimed, only_condition, pass, policy, refusal};
 
 const WORKS: &str = "/apis/work.karmada.io/v1alpha1/namespaces/karmada-es-m1/works";
 
@@ -16,10 +16,7 @@ fn leaving(ready: &str) -> Value {
             "finalizers": [finalizer::CLUSTER, "other"],
         },
         "spec": {"syncMode": "Pull"},
-        "status": {"conditions": [{
-            "type": "Ready", "status": ready, "reason": "R", "message": "",
-            "lastTransitionTime": "2024-01-01T00:00:00Z",
-        }]},
+        "status": {"conditions": only_condition("Ready", ready)},
     })
 }
 

@@ -4,17 +4,14 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fleet::testing::{Stand, pass, refusal};
+use crate::fleet::testing::{Stand, only_condition, pass, refusal};
 use crate::settings::Settings;
 
 fn cluster(name: &str, mode: &str) -> Value {
     json!({
         "metadata": {"name": name, "uid": name, "creationTimestamp": "2024-01-01T00:00:00Z"},
         "spec": {"syncMode": mode},
-        "status": {"conditions": [{
-            "type": "Ready", "status": "True", "reason": "R", "message": "",
-            "lastTransitionTime": "2024-01-01T00:00:00Z",
-        }]},
+        "status": {"conditions": only_condition("Ready", "True")},
     })
 }
 

@@ -84,17 +84,6 @@ async fn a_binding_that_was_made_again_is_unhealthy_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_application_that_recovers_in_time_stays() {
-    let stand = stand(unhealthy()).await;
-    pass(20).await;
-    let mut healthy = unhealthy();
-    healthy["status"]["aggregatedStatus"][0]["health"] = json!("Healthy");
-    stand.api.put("resourcebindings", healthy);
-    pass(120).await;
-    assert_eq!(placements(&stand), [Value::Null; 0]);
-}
-
-#[tokio::test(start_paused = true)]
 async fn that_the_health_is_not_known_because_an_update_is_refused_is_told() {
     let stand = stand(unhealthy()).await;
     pass(20).await;

@@ -1,10 +1,7 @@
 use serde_json::json;
 
 use super::*;
-
-fn at(second: i64) -> Timestamp {
-    Timestamp::from_second(1_000_000 + second).unwrap()
-}
+use crate::fleet::testing::at;
 
 fn settings(gates: &str) -> Settings {
     Settings {
@@ -96,23 +93,5 @@ fn state_is_left_behind_where_there_are_rules_and_the_gate_is_off() {
         let gates = format!("StatefulFailoverInjection={preserves_state}");
         let found = leaves_state(&behavior, &settings(&gates));
         assert_eq!(found, leaves, "{rules:?} {preserves_state}");
-    }
-}
-
-#[test]
-fn both_spellings_of_a_purge_mode_mean_the_same() {
-    for (spelled, mode) in [
-        (None, PurgeMode::Gracefully),
-        (Some("Gracefully"), PurgeMode::Gracefully),
-        (Some("Graciously"), PurgeMode::Gracefully),
-        (Some("Directly"), PurgeMode::Directly),
-        (Some("Immediately"), PurgeMode::Directly),
-        (Some("Never"), PurgeMode::Never),
-    ] {
-        let behavior = serde_json::from_value(
-            json!({"decisionConditions": {"tolerationSeconds": 1}, "purgeMode": spelled}),
-        )
-        .unwrap();
-        assert_eq!(purge_mode(&behavior), mode, "{spelled:?}");
     }
 }
