@@ -241,16 +241,6 @@ async fn of_two_templates_that_ask_for_one_host_name_one_gets_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_written_goes_when_no_host_name_is_asked_for_any_more() {
-    let stand = started(with(web(&[("m1", "Healthy")]))).await;
-    assert_eq!(leads(&stand), ["192.0.2.1"]);
-    give_up(&stand, "web");
-    pass(1).await;
-    assert_eq!(stand.api.all("dnsendpoints"), [Value::Null; 0]);
-    assert_eq!(reason(&stand, "web-service"), None);
-}
-
-#[tokio::test(start_paused = true)]
 async fn what_was_written_counts_as_gone_only_if_the_api_says_so_of_it() {
     let stand = started(with(web(&[("m1", "Healthy")]))).await;
     let unserved = refusal(404, "NotFound", "");
@@ -263,6 +253,7 @@ async fn what_was_written_counts_as_gone_only_if_the_api_says_so_of_it() {
     stand.api.serve("/api/v1", "v1", "services", "Service");
     pass(120).await;
     assert_eq!(stand.api.all("dnsendpoints"), [Value::Null; 0]);
+    assert_eq!(reason(&stand, "web-service"), None);
 }
 
 #[tokio::test(start_paused = true)]
