@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use super::placement;
 use super::problem::Findings;
-use crate::clusters::taint::policy::{Fault, fault};
+use crate::clusters::taint::policy::fault;
 
 /// A policy, as far as admission is concerned.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -90,15 +90,13 @@ fn taints(
                 "effect PreferNoSchedule keeps nothing away, it only has other clusters preferred; and Karmada's API server refuses it",
             );
         }
-        match fault(taint, conditions, reserves) {
-            None => {}
-            Some(fault @ Fault::Key { .. }) => {
-                found.invalid(format!("{at}.key"), &taint.key, &fault.to_string());
+        if let Some(fault) = fault(taint, conditions, reserves) {
+            match &fault.invalid {
+                Some((field, value)) => {
+                    found.invalid(format!("{at}.{field}"), value, &fault.to_string());
+                }
+                None => found.forbidden(at.as_str(), &fault.to_string()),
             }
-            Some(fault @ Fault::Effect { .. }) => {
-                found.invalid(format!("{at}.effect"), &taint.effect, &fault.to_string());
-            }
-            Some(fault) => found.forbidden(at.as_str(), &fault.to_string()),
         }
         let same = |other: &Taint| other.key == taint.key && other.effect == taint.effect;
         if list[..index].iter().any(same) {

@@ -18,7 +18,7 @@ use muster_shared::k8s::{Condition, Taint, Time};
 use muster_shared::taints;
 use serde::Serialize;
 
-use super::policy::{Fault, all_match, fault, faults, verdict};
+use super::policy::{all_match, fault, has_two_targets, verdict};
 use super::record::{self, Owned, Record};
 use super::window::Window;
 
@@ -98,10 +98,7 @@ pub fn decide(scene: &Scene<'_>, now: Timestamp) -> Outcome {
     for policy in &policies {
         let spec = &policy.spec;
         let selected = spec.target().is_none_or(scene.selects);
-        if faults(spec, scene.reserves)
-            .iter()
-            .any(|fault| matches!(fault, Fault::TwoTargets))
-        {
+        if has_two_targets(spec) {
             continue;
         }
         if selected {

@@ -19,74 +19,31 @@ use super::window::Verdict;
 /// that was accepted is reported and skipped, so that it does not stop other policies (unlike
 /// Karmada, K22).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
-    /// Both `targetClusters` and `targetCluster` are set.
-    #[error("targetClusters and targetCluster are two names for the same thing: use one")]
-    TwoTargets,
-    /// The effect of a taint is unknown.
-    #[error(
-        "taint {key:?} has effect {effect:?}: use NoSchedule, PreferNoSchedule, PreferNoExecute or NoExecute"
-    )]
-    Effect {
-        /// Key of the taint.
-        key: String,
-        /// The unknown effect.
-        effect: String,
-    },
-    /// The key of a taint is invalid.
-    #[error("taint key {key:?} is not a qualified name")]
-    Key {
-        /// The invalid key.
-        key: String,
-    },
-    /// The value of a taint is invalid.
-    #[error("taint {key:?} has value {value:?}, which no label can have")]
-    Value {
-        /// Key of the taint.
-        key: String,
-        /// The invalid value.
-        value: String,
-    },
-    /// The taint is managed by the cluster controller.
-    #[error(
-        "taint {key}:NoSchedule follows the Ready condition by itself: a policy would fight with the cluster controller (unless that runs with --condition-taints=false)"
-    )]
-    Reserved {
-        /// Key of the taint.
-        key: String,
-    },
-    /// The taint belongs to a command.
-    #[error(
-        "taint {key} is a person's order: kubectl muster drain and cordon put it on, undrain and uncordon take it off"
-    )]
-    Command {
-        /// Key of the taint.
-        key: String,
-    },
-    /// The taint evicts on the word of witnesses alone.
-    #[error(
-        "taint {key:?} of effect {effect} cannot follow {SEEN_BY_PEERS} alone: require a condition Ready that is not True beside it, because witnesses make a failover more certain and cause none"
-    )]
-    WitnessesAlone {
-        /// Key of the taint.
-        key: String,
-        /// Its effect.
-        effect: String,
-    },
-    /// The operator of a condition is unknown.
-    #[error("condition {kind:?} has operator {operator:?}: use In or NotIn")]
-    Operator {
-        /// Type of the condition.
-        kind: String,
-        /// The unknown operator.
-        operator: String,
-    },
+#[error("{text}")]
+pub struct Fault {
+    text: String,
+    /// Name and value of the field of a taint that no taint may have.
+    pub invalid: Option<(&'static str, String)>,
+}
+
+impl From<String> for Fault {
+    fn from(text: String) -> Self {
+        let invalid = None;
+        Self { text, invalid }
+    }
+}
+
+/// Returns whether a policy has both names of its target, so that it is not followed at all.
+pub fn has_two_targets(spec: &ClusterTaintPolicySpec) -> bool {
+    spec.target_clusters.is_some() && spec.target_cluster.is_some()
 }
 
 /// Returns the faults of a policy. Those of single taints concern these only, see [`fault`].
 pub fn faults(spec: &ClusterTaintPolicySpec, reserves: bool) -> Vec<Fault> {
-    let targets = (spec.target_clusters.is_some() && spec.target_cluster.is_some())
-        .then_some(Fault::TwoTargets);
+    let targets = has_two_targets(spec).then(|| {
+        let text = "targetClusters and targetCluster are two names for the same thing: use one";
+        Fault::from(text.to_owned())
+    });
     let lists = [
         &spec.add_on_conditions,
         &spec.remove_on_conditions,
@@ -97,10 +54,11 @@ pub fn faults(spec: &ClusterTaintPolicySpec, reserves: bool) -> Vec<Fault> {
         .flatten()
         .filter_map(|condition| match &condition.operator {
             MatchConditionOperator::In | MatchConditionOperator::NotIn => None,
-            MatchConditionOperator::Other(operator) => Some(Fault::Operator {
-                kind: condition.condition_type.clone(),
-                operator: operator.clone(),
-            }),
+            MatchConditionOperator::Other(operator) => {
+                let kind = &condition.condition_type;
+                let text = format!("condition {kind:?} has operator {operator:?}: use In or NotIn");
+                Some(Fault::from(text))
+            }
         });
     let shipped = spec.taints.iter().map(PolicyTaint::taint);
     let shipped = shipped.map(|taint| (taint, &spec.add_on_conditions));
@@ -141,34 +99,46 @@ fn witnesses_alone(taint: &Taint, conditions: &[MatchCondition]) -> Option<Fault
                 MatchConditionOperator::Other(_) => false,
             }
     });
-    (evicts(&taint.effect) && asks_witnesses && !requires_trouble).then(|| Fault::WitnessesAlone {
-        key: taint.key.clone(),
-        effect: taint.effect.clone(),
+    let Taint { key, effect, .. } = taint;
+    (evicts(effect) && asks_witnesses && !requires_trouble).then(|| {
+        Fault::from(format!(
+            "taint {key:?} of effect {effect} cannot follow {SEEN_BY_PEERS} alone: require a condition Ready that is not True beside it, because witnesses make a failover more certain and cause none"
+        ))
     })
 }
 
 /// Returns why a taint cannot be put on a cluster by a policy. `reserves` says whether the taints
 /// that follow the Ready condition are the cluster controller's (`--condition-taints`).
 fn taint_fault(taint: &Taint, reserves: bool) -> Option<Fault> {
-    let (key, effect) = (taint.key.clone(), taint.effect.as_str());
+    let (key, effect) = (&*taint.key, &*taint.effect);
+    let invalid = |field, value: &str, text| {
+        let invalid = Some((field, value.to_owned()));
+        Some(Fault { text, invalid })
+    };
     if !EFFECTS.contains(&effect) {
-        return Some(Fault::Effect {
-            key,
-            effect: effect.to_owned(),
-        });
+        let text = format!(
+            "taint {key:?} has effect {effect:?}: use NoSchedule, PreferNoSchedule, PreferNoExecute or NoExecute"
+        );
+        return invalid("effect", effect, text);
     }
-    if !is_label_key(&key) {
-        return Some(Fault::Key { key });
+    if !is_label_key(key) {
+        let text = format!("taint key {key:?} is not a qualified name");
+        return invalid("key", key, text);
     }
-    if let Some(value) = taint.value.as_ref().filter(|value| !is_label_value(value)) {
-        let value = value.clone();
-        return Some(Fault::Value { key, value });
-    }
-    if is_of_command(taint) {
-        return Some(Fault::Command { key });
-    }
-    (reserves && effect == NO_SCHEDULE && (key == NOT_READY || key == UNREACHABLE))
-        .then_some(Fault::Reserved { key })
+    let text = if let Some(value) = taint.value.as_ref().filter(|it| !is_label_value(it)) {
+        format!("taint {key:?} has value {value:?}, which no label can have")
+    } else if is_of_command(taint) {
+        format!(
+            "taint {key} is a person's order: kubectl muster drain and cordon put it on, undrain and uncordon take it off"
+        )
+    } else if reserves && effect == NO_SCHEDULE && [NOT_READY, UNREACHABLE].contains(&key) {
+        format!(
+            "taint {key}:NoSchedule follows the Ready condition by itself: a policy would fight with the cluster controller (unless that runs with --condition-taints=false)"
+        )
+    } else {
+        return None;
+    };
+    Some(Fault::from(text))
 }
 
 /// Returns whether all of a list of match conditions hold. An empty list never does (the shipped
@@ -273,8 +243,8 @@ mod tests {
                 effect: "NoSchedule".into(),
                 ..Taint::default()
             };
-            let fault = taint_fault(&taint, true);
-            assert!(matches!(fault, Some(Fault::Reserved { .. })), "{fault:?}");
+            let fault = taint_fault(&taint, true).unwrap().to_string();
+            assert!(fault.contains("follows the Ready condition"), "{fault}");
             assert_eq!(taint_fault(&taint, false), None);
         }
     }
