@@ -125,38 +125,24 @@ impl Skipped {
 /// Parses one entry of the skipped APIs. `v1/Kind` is of the core group: there the first part is
 /// the version.
 fn skipped(token: &str) -> Result<Skipped, Error> {
-    let kinds = |list: &str| list.split(',').map(|kind| kind.trim().to_owned()).collect();
     let parts: Vec<&str> = token.split('/').collect();
+    let invalid = || Error::Api(token.to_owned());
     if parts.iter().any(|part| part.trim().is_empty()) {
-        return Err(Error::Api(token.to_owned()));
+        return Err(invalid());
     }
-    Ok(match parts[..] {
-        ["v1"] => Skipped {
-            group: String::new(),
-            version: Some("v1".into()),
-            kinds: Vec::new(),
-        },
-        [group] => Skipped {
-            group: group.into(),
-            version: None,
-            kinds: Vec::new(),
-        },
-        ["v1", list] => Skipped {
-            group: String::new(),
-            version: Some("v1".into()),
-            kinds: kinds(list),
-        },
-        [group, version] => Skipped {
-            group: group.into(),
-            version: Some(version.into()),
-            kinds: Vec::new(),
-        },
-        [group, version, list] => Skipped {
-            group: group.into(),
-            version: Some(version.into()),
-            kinds: kinds(list),
-        },
-        _ => return Err(Error::Api(token.to_owned())),
+    let (group, version, kinds) = match parts[..] {
+        ["v1"] => ("", Some("v1"), None),
+        [group] => (group, None, None),
+        ["v1", list] => ("", Some("v1"), Some(list)),
+        [group, version] => (group, Some(version), None),
+        [group, version, list] => (group, Some(version), Some(list)),
+        _ => return Err(invalid()),
+    };
+    let kinds = kinds.into_iter().flat_map(|list| list.split(','));
+    Ok(Skipped {
+        group: group.to_owned(),
+        version: version.map(str::to_owned),
+        kinds: kinds.map(|kind| kind.trim().to_owned()).collect(),
     })
 }
 
