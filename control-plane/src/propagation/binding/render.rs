@@ -189,11 +189,14 @@ pub fn render<E: From<muster_interpreter::Error>>(
     let mut base = template.clone();
     prune_server_fields(&mut base);
     let completions = divided_completions(spec, template, &targets, held);
-    let state = if inject {
-        preserved_state(spec, &targets)
-    } else {
-        None
+    // The labels that a failover saved are for the one copy that replaces the lost one.
+    let state = match &targets[..] {
+        [target] if inject => spec.state_given(&target.name),
+        _ => None,
     };
+    let text = |key: &str| template["metadata"][key].as_str().unwrap_or_default();
+    let kind = template["kind"].as_str().unwrap_or_default();
+    let name = names::work(kind, text("name"), text("namespace"));
     let rendered = targets.iter().enumerate().map(|(at, target)| {
         let mut manifest = base.clone();
         // Components are never revised: such a target has no replicas of its own.
@@ -213,21 +216,9 @@ pub fn render<E: From<muster_interpreter::Error>>(
         drop_blank(&mut manifest);
         keep_when_finished(&mut manifest);
         let conflict = conflict_resolution(spec, &manifest);
-        let text = |key: &str| {
-            template["metadata"][key]
-                .as_str()
-                .unwrap_or_default()
-                .to_owned()
-        };
-        let work = WorkName {
-            namespace: names::execution_namespace(&target.name),
-            name: names::work(
-                template["kind"].as_str().unwrap_or_default(),
-                &text("name"),
-                &text("namespace"),
-            ),
-        };
-        stamp(&mut manifest, origin, template, &work, conflict, state);
+        let namespace = names::execution_namespace(&target.name);
+        let work = (&*namespace, &*name);
+        stamp(&mut manifest, origin, template, work, conflict, state);
         // The orders that stop a copy are the difference to this manifest.
         if let Some(orders) = fencing::orders(spec, &manifest, &interpreters.exact())? {
             orders.write(&mut manifest);
@@ -239,8 +230,8 @@ pub fn render<E: From<muster_interpreter::Error>>(
         Ok(Rendered {
             suspend_dispatching: spec.dispatching_suspended_in(&target.name),
             preserve_resources_on_deletion: spec.is_preserved_on_deletion(),
-            namespace: work.namespace,
-            name: work.name,
+            namespace,
+            name: name.clone(),
             labels: origin.labels(),
             annotations,
             manifest,
@@ -322,17 +313,13 @@ fn keep_when_finished(manifest: &mut Value) {
     }
 }
 
-struct WorkName {
-    namespace: String,
-    name: String,
-}
-
 /// Writes labels and annotations by which the object in the member is recognised as ours.
+/// `namespace` and `name` are those of its Work.
 fn stamp(
     manifest: &mut Value,
     origin: &Origin,
     template: &Value,
-    work: &WorkName,
+    (namespace, name): (&str, &str),
     conflict: &str,
     state: Option<&Pairs>,
 ) {
@@ -340,17 +327,12 @@ fn stamp(
     labels.insert(label::MANAGED.to_owned(), "true".to_owned());
     labels.extend(state.cloned().unwrap_or_default());
     let mut annotations = origin.annotations();
-    annotations.extend([
-        (
-            annotation::WORK_NAMESPACE.to_owned(),
-            work.namespace.clone(),
-        ),
-        (annotation::WORK_NAME.to_owned(), work.name.clone()),
-        (
-            annotation::CONFLICT_RESOLUTION.to_owned(),
-            conflict.to_owned(),
-        ),
-    ]);
+    let marks = [
+        (annotation::WORK_NAMESPACE, namespace),
+        (annotation::WORK_NAME, name),
+        (annotation::CONFLICT_RESOLUTION, conflict),
+    ];
+    annotations.extend(marks.map(|(key, value)| (key.to_owned(), value.to_owned())));
     if let Some(uid) = template["metadata"]["uid"].as_str() {
         annotations.insert(annotation::TEMPLATE_UID.to_owned(), uid.to_owned());
     }
@@ -468,17 +450,6 @@ fn indexed_completions(all: u64, targets: &[TargetCluster], held: &[Option<u64>]
         _ => held.unwrap_or(0),
     };
     held.iter().enumerate().map(share).collect()
-}
-
-/// Returns the labels that an application failover saved for the copy that replaces the lost one.
-/// There are some only if there is one target, the last task purged directly, and the target is
-/// new.
-fn preserved_state<'a>(
-    spec: &'a ResourceBindingSpec,
-    targets: &[TargetCluster],
-) -> Option<&'a Pairs> {
-    let [target] = targets else { return None };
-    spec.state_given(&target.name)
 }
 
 #[cfg(test)]

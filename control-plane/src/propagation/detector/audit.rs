@@ -132,16 +132,12 @@ pub fn written(spec: &PropagationSpec, namespace: Option<&str>, scope: &Scope) -
 fn preservations(
     spec: &PropagationSpec,
 ) -> impl Iterator<Item = (&'static str, Option<&PurgeMode>, &StatePreservation)> {
-    let (application, cluster) = (spec.application_failover(), spec.cluster_failover());
-    let application = application.and_then(|it| {
-        let state = it.state_preservation.as_ref()?;
-        Some(("application", it.purge_mode.as_ref(), state))
-    });
-    let cluster = cluster.and_then(|it| {
-        let state = it.state_preservation.as_ref()?;
-        Some(("cluster", it.purge_mode.as_ref(), state))
-    });
-    application.into_iter().chain(cluster)
+    let application = spec.application_failover();
+    let application = application.map(|it| ("application", &it.purge_mode, &it.state_preservation));
+    let cluster = spec.cluster_failover();
+    let cluster = cluster.map(|it| ("cluster", &it.purge_mode, &it.state_preservation));
+    let parts = application.into_iter().chain(cluster);
+    parts.filter_map(|(part, mode, state)| Some((part, mode.as_ref(), state.as_ref()?)))
 }
 
 /// Returns whether a new copy is given the state of the old one: where that goes first, as purge
