@@ -1,5 +1,5 @@
-//! Nobody who may be helped is missed, however few demands are told apart: compared with asking each
-//! binding by itself, and with what a decision would come to.
+//! Nobody who may be helped is missed, however few demands are told apart: compared with asking
+//! each binding by itself, and with what a decision would come to.
 
 use std::collections::{BTreeMap, BTreeSet};
 
