@@ -1,5 +1,7 @@
 //! Connection to the API server of a cluster of sync mode Push, from its spec and its Secret.
 
+use std::fmt;
+
 use kube::config::KubeConfigOptions;
 use kube::{Config, ResourceExt};
 use muster_shared::api::cluster::Cluster;
@@ -8,84 +10,43 @@ use muster_shared::client::{self, Profile};
 use muster_shared::k8s::Secret;
 use muster_shared::names::{CLUSTER_NAMESPACE, label};
 
-/// Reason why there is no connection to a member, for the operator.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Problem {
-    /// The Cluster has no address.
-    #[error("spec.apiEndpoint is empty: give the URL of the member's API server")]
-    NoEndpoint,
-    /// The Cluster names no Secret.
-    #[error(
-        "spec.secretRef is empty: name a Secret with token and caBundle, or join the cluster by `kubectl muster join`"
-    )]
-    NoSecretRef,
-    /// The Secret is not that of the cluster, and its token must not be sent to the address of
-    /// this one.
-    #[error(
-        "Secret {0} is not that of this cluster: its name is not {CLUSTER_NAMESPACE}/<cluster>, and it has no label {label}=<cluster>",
-        label = label::SECRET_OF_CLUSTER
-    )]
-    AnothersSecret(String),
-    /// The Secret does not exist.
-    #[error("Secret {0} of spec.secretRef does not exist")]
-    NoSecret(String),
-    /// The Secret has no token.
-    #[error("Secret {0} of spec.secretRef has no key token with a text")]
-    NoToken(String),
-    /// The Secret has no authority, and the Cluster does not say that any certificate will do.
-    #[error(
-        "Secret {0} of spec.secretRef has no key caBundle: add the certificates of the member's authority (PEM), or set spec.insecureSkipTLSVerification"
-    )]
-    NoAuthority(String),
-    /// The Secret cannot be read.
-    #[error("Secret {0} of spec.secretRef cannot be read: {1}")]
-    Unreadable(String, String),
-    /// The token is no text that can be sent.
-    #[error("the token in Secret {0} has line breaks or other characters that no token has")]
-    BadToken(String),
-    /// The address, the certificates or the proxy cannot be used.
-    #[error("spec.apiEndpoint, spec.proxyURL or caBundle cannot be used: {0}")]
-    Unusable(String),
-}
-
 /// Key of the Secret of a cluster: namespace and name.
 pub type SecretKey = (String, String);
 
-/// Returns the key of the Secret that a Cluster names.
-///
-/// # Errors
-/// [`Problem::NoSecretRef`].
-pub fn secret_key(cluster: &Cluster) -> Result<SecretKey, Problem> {
-    let reference = cluster
-        .spec
-        .secret_ref
-        .as_ref()
-        .ok_or(Problem::NoSecretRef)?;
-    if reference.name.is_empty() || reference.namespace.is_empty() {
-        return Err(Problem::NoSecretRef);
-    }
-    Ok((reference.namespace.clone(), reference.name.clone()))
+/// Returns the key of the Secret that a Cluster names; `None` if it names none.
+pub fn secret_key(cluster: &Cluster) -> Option<SecretKey> {
+    let reference = cluster.spec.secret_ref.as_ref()?;
+    let is_whole = !reference.name.is_empty() && !reference.namespace.is_empty();
+    is_whole.then(|| (reference.namespace.clone(), reference.name.clone()))
 }
 
 /// Returns the configuration of a client for the member. The Secret has the keys `token` and
 /// `caBundle`, as Karmada writes them.
 ///
 /// # Errors
-/// A [`Problem`] that says what is missing, and where.
-pub async fn connection(cluster: &Cluster, secret: Option<&Secret>) -> Result<Config, Problem> {
-    let (namespace, name) = secret_key(cluster)?;
-    let title = format!("{namespace}/{name}");
+/// A text for the operator that says what is missing, and where.
+pub async fn connection(cluster: &Cluster, secret: Option<&Secret>) -> Result<Config, String> {
+    let Some((namespace, name)) = secret_key(cluster) else {
+        return Err("spec.secretRef is empty: name a Secret with token and caBundle, or join the cluster by `kubectl muster join`".to_owned());
+    };
+    let title = format!("Secret {namespace}/{name}");
     let endpoint = cluster.spec.api_endpoint.clone().unwrap_or_default();
     if endpoint.is_empty() {
-        return Err(Problem::NoEndpoint);
+        return Err(
+            "spec.apiEndpoint is empty: give the URL of the member's API server".to_owned(),
+        );
     }
     let Some(secret) = secret else {
-        return Err(Problem::NoSecret(title));
+        return Err(format!("{title} of spec.secretRef does not exist"));
     };
     let cluster_name = cluster.name_any();
     let is_labelled = secret.labels().get(label::SECRET_OF_CLUSTER) == Some(&cluster_name);
+    // Its token must not be sent to the address of this cluster.
     if !is_labelled && (namespace != CLUSTER_NAMESPACE || name != cluster_name) {
-        return Err(Problem::AnothersSecret(title));
+        return Err(format!(
+            "{title} is not that of this cluster: its name is not {CLUSTER_NAMESPACE}/<cluster>, and it has no label {}=<cluster>",
+            label::SECRET_OF_CLUSTER
+        ));
     }
     let value = |key: &str| {
         let data = secret.data.as_ref().and_then(|data| data.get(key));
@@ -93,17 +54,26 @@ pub async fn connection(cluster: &Cluster, secret: Option<&Secret>) -> Result<Co
     };
     let token = value("token").and_then(|bytes| String::from_utf8(bytes.clone()).ok());
     let Some(token) = token else {
-        return Err(Problem::NoToken(title));
+        return Err(format!(
+            "{title} of spec.secretRef has no key token with a text"
+        ));
     };
     let token = token.trim();
     if http::HeaderValue::from_str(token).is_err() {
-        return Err(Problem::BadToken(title));
+        return Err(format!(
+            "the token in {title} has line breaks or other characters that no token has"
+        ));
     }
     let insecure = cluster.spec.insecure_skip_tls_verification;
     let authority = value("caBundle");
     if authority.is_none() && !insecure && endpoint.starts_with("https:") {
-        return Err(Problem::NoAuthority(title));
+        return Err(format!(
+            "{title} of spec.secretRef has no key caBundle: add the certificates of the member's authority (PEM), or set spec.insecureSkipTLSVerification"
+        ));
     }
+    let unusable = |why: &dyn fmt::Display| {
+        format!("spec.apiEndpoint, spec.proxyURL or caBundle cannot be used: {why}")
+    };
     let way = Way {
         server: endpoint,
         authority: authority.filter(|_| !insecure).cloned().unwrap_or_default(),
@@ -112,32 +82,23 @@ pub async fn connection(cluster: &Cluster, secret: Option<&Secret>) -> Result<Co
         ..Way::default()
     };
     let kubeconfig = serde_json::from_value(way.with_token(&cluster_name, token))
-        .map_err(|error| Problem::Unusable(error.to_string()))?;
+        .map_err(|error| unusable(&error))?;
     let options = KubeConfigOptions::default();
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &options)
         .await
-        .map_err(|error| Problem::Unusable(error.to_string()))?;
+        .map_err(|error| unusable(&error))?;
     // The proxies of the control plane's own environment are not those of the member.
-    if cluster
-        .spec
-        .proxy_url
-        .as_deref()
-        .unwrap_or_default()
-        .is_empty()
-    {
+    if way.proxy.is_none() {
         config.proxy_url = None;
     }
     let is_empty = config.root_cert.as_ref().is_some_and(Vec::is_empty);
     if is_empty {
-        return Err(Problem::Unusable(
-            "caBundle has no certificate (PEM)".to_owned(),
-        ));
+        return Err(unusable(&"caBundle has no certificate (PEM)"));
     }
     // Where nothing is verified, the machine's own authorities are not asked for: without one
     // (an image that has none) there would be no connection.
     config.root_cert.get_or_insert_default();
-    client::connect(&config, Profile::Write)
-        .map_err(|error| Problem::Unusable(error.to_string()))?;
+    client::connect(&config, Profile::Write).map_err(|error| unusable(&error))?;
     Ok(config)
 }
 
@@ -251,10 +212,7 @@ mod tests {
         ] {
             let secret = data.map(|data| secret(data, labels));
             let found = connection(&cluster(more), secret.as_ref()).await;
-            let told = found
-                .err()
-                .map(|problem| problem.to_string())
-                .unwrap_or_default();
+            let told = found.err().unwrap_or_default();
             assert!(
                 told.contains(expected) && expected.is_empty() == told.is_empty(),
                 "{more} {labels} {expected}: {told}"
@@ -276,9 +234,8 @@ mod tests {
             (proxy, sound, "cannot be used"),
         ] {
             let found = connection(&cluster(&more), Some(&secret(&data, &json!({})))).await;
-            let told = found.err().map(|problem| problem.to_string());
             assert!(
-                told.unwrap_or_default().contains(expected),
+                found.err().unwrap_or_default().contains(expected),
                 "{more} {expected}"
             );
         }

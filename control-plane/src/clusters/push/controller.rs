@@ -26,7 +26,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::connection::{Problem, connection, is_same_server, secret_key};
+use super::connection::{connection, is_same_server, secret_key};
 use super::renewal;
 use crate::clusters::cluster::monitored::{Monitoring, note};
 use crate::clusters::cluster::{failed, write_if_changed};
@@ -115,7 +115,8 @@ async fn reconcile(fleet: &Arc<Fleet>, hosts: &Hosts, name: &str) -> Result<Next
         Err(error) if hosts.running.lock().contains_key(name) => return Err(error),
         Err(error) => {
             let words = client::brief(&error.source);
-            let problem = Problem::Unreadable(error.object, words);
+            let secret = error.object;
+            let problem = format!("Secret {secret} of spec.secretRef cannot be read: {words}");
             return unconnected(fleet, hosts, &cluster, &problem).await;
         }
     };
@@ -140,7 +141,7 @@ async fn reconcile(fleet: &Arc<Fleet>, hosts: &Hosts, name: &str) -> Result<Next
 
 /// Reads the Secret that a Cluster names.
 async fn secret(fleet: &Fleet, cluster: &Cluster) -> Result<Option<Secret>, ApiError> {
-    let Ok((namespace, name)) = secret_key(cluster) else {
+    let Some((namespace, name)) = secret_key(cluster) else {
         return Ok(None);
     };
     let secrets: Api<Secret> = Api::namespaced(fleet.client.clone(), &namespace);
@@ -257,11 +258,10 @@ async fn unconnected(
     fleet: &Fleet,
     hosts: &Hosts,
     cluster: &Cluster,
-    problem: &Problem,
+    problem: &str,
 ) -> Result<Next, ApiError> {
     let name = cluster.name_any();
-    let words = problem.to_string();
-    note(fleet, cluster, Monitoring::Unconnected(&words)).await?;
+    note(fleet, cluster, Monitoring::Unconnected(problem)).await?;
     if hosts.running.lock().contains_key(&name) {
         return Ok(Next::After(jittered(LOOK_AGAIN)));
     }
@@ -274,7 +274,7 @@ async fn unconnected(
     if let Some(rest) = rest {
         return Ok(Next::After(rest.min(LOOK_AGAIN)));
     }
-    let message = format!("The control plane cannot connect to the member: {words}");
+    let message = format!("The control plane cannot connect to the member: {problem}");
     let ready = conditions::new(
         condition::READY,
         conditions::UNKNOWN,
