@@ -1,35 +1,22 @@
 //! Errors while the Works of a binding are reconciled.
 
-use muster_shared::work_status;
 use serde_json::Value;
 
 use crate::fleet::api_error::ApiError;
-use crate::propagation::overrides::{self, DEEPEST_MANIFEST, Excess};
+use crate::propagation::overrides;
 
 /// Reason why the Works of a binding are not as they should be.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("render the works: {0}")]
     Render(#[from] muster_interpreter::Error),
-    /// An override policy cannot be applied. The Works that exist stay as they are.
-    #[error("{reason}")]
-    Overrides { reason: String },
+    /// What somebody wrote does not allow it: an override policy that cannot be applied, a manifest
+    /// that does not fit into a Work, a Work that is not ours. The Works that exist stay as they
+    /// are.
+    #[error("{0}")]
+    Refused(String),
     #[error(transparent)]
     Api(#[from] ApiError),
-    /// Two resources share the name of their Works.
-    #[error(
-        "{work} {owner}, and is left as it is: the names of works end in a hash that two namespaces may share; rename the resource, or its namespace"
-    )]
-    Foreign { work: String, owner: String },
-    #[error(
-        "the resource is {levels} levels deep, more than the {DEEPEST_MANIFEST} that fit into a work: it is neither made nor updated in members"
-    )]
-    Deep { levels: usize },
-    /// The manifest for a cluster does not fit into a Work.
-    #[error("the manifest for cluster {cluster} is {excess}")]
-    Manifest { cluster: String, excess: Excess },
-    #[error("{0} is there and cannot be read, so that it is neither updated nor replaced")]
-    Unreadable(String),
     #[error("another replica leads: nothing is written any more")]
     Deposed,
     #[error("{failed} of {of} works failed; the first: {first}")]
@@ -43,23 +30,20 @@ pub enum Error {
 /// Refuses a resource that is too deep to be put into a Work.
 ///
 /// # Errors
-/// [`Error::Deep`].
-pub fn fits(template: &Value) -> Result<(), Error> {
-    match work_status::depth(template) {
-        levels if levels > DEEPEST_MANIFEST => Err(Error::Deep { levels }),
-        _ => Ok(()),
-    }
+/// A text for [`Error::Refused`].
+pub fn fits(template: &Value) -> Result<(), String> {
+    overrides::shallow(template).map_err(|excess| {
+        format!("the resource is {excess}: it is neither made nor updated in members")
+    })
 }
 
 /// Refuses a manifest that is too deep or too large to be put into a Work.
 ///
 /// # Errors
-/// [`Error::Manifest`].
-pub fn manifest_fits(manifest: &Value, cluster: &str) -> Result<(), Error> {
-    overrides::check(manifest).map_err(|excess| Error::Manifest {
-        cluster: cluster.to_owned(),
-        excess,
-    })
+/// A text for [`Error::Refused`].
+pub fn manifest_fits(manifest: &Value, cluster: &str) -> Result<(), String> {
+    overrides::check(manifest)
+        .map_err(|excess| format!("the manifest for cluster {cluster} is {excess}"))
 }
 
 #[cfg(test)]
@@ -68,6 +52,7 @@ mod tests {
 
     use super::*;
     use crate::fleet::works::CachedWork;
+    use crate::propagation::overrides::DEEPEST_MANIFEST;
 
     fn nested(levels: usize) -> Value {
         (1..levels).fold(json!({}), |inner, _| json!({ "a": inner }))
@@ -88,19 +73,16 @@ mod tests {
             );
             match fits(&manifest) {
                 Ok(()) => assert!(readable, "{levels} levels"),
-                Err(error) => assert!(error.to_string().contains(&format!("{levels} levels"))),
+                Err(error) => assert!(error.contains(&format!("{levels} levels"))),
             }
         }
         assert!(fits(&nested(DEEPEST_MANIFEST)).is_ok());
         assert!(fits(&nested(DEEPEST_MANIFEST + 1)).is_err());
         let deep = manifest_fits(&nested(DEEPEST_MANIFEST + 1), "m1").unwrap_err();
-        assert!(
-            deep.to_string().contains("cluster m1 is 101 levels deep"),
-            "{deep}"
-        );
+        assert!(deep.contains("cluster m1 is 101 levels deep"), "{deep}");
         let text = |bytes: usize| json!({ "a": "x".repeat(bytes) });
         assert!(manifest_fits(&text(1_500_000), "m1").is_ok());
         let large = manifest_fits(&text(1_600_000), "m1").unwrap_err();
-        assert!(large.to_string().contains("bytes large"), "{large}");
+        assert!(large.contains("bytes large"), "{large}");
     }
 }

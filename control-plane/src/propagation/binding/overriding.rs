@@ -15,7 +15,6 @@ use muster_shared::watch::Change;
 use muster_shared::watch::outline::Labels;
 use serde_json::Value;
 
-use super::error::Error;
 use super::render::Pairs;
 use crate::fleet::Fleet;
 use crate::fleet::binding::{BindingKey, Bindings};
@@ -175,31 +174,31 @@ pub(super) async fn settle(fleet: &Fleet) {
 /// Returns the override policies that may select a template.
 ///
 /// # Errors
-/// [`Error::Overrides`] if there is a policy that might select the template and cannot be read, or
-/// one is gone on which the policy of the template depends: the manifest without its changes might
-/// be wrong for every cluster.
+/// There is a policy that might select the template and cannot be read, or one is gone on which the
+/// policy of the template depends: the manifest without its changes might be wrong for every
+/// cluster.
 pub(super) fn policies(
     fleet: &Fleet,
     subject: Subject<'_>,
     template: &Template,
     spec: &ResourceBindingSpec,
-) -> Result<Policies, Error> {
+) -> Result<Policies, String> {
     if let Some(reason) = awaited(fleet, template, spec) {
-        return Err(Error::Overrides { reason });
+        return Err(reason);
     }
-    let unread = |policy: String| Error::Overrides {
-        reason: format!(
+    let unread = |policy: &str| {
+        format!(
             "{policy} cannot be read: nothing that it might select is made or updated until it is repaired or removed"
-        ),
+        )
     };
     let namespace = subject.namespace.unwrap_or_default();
     let wide = fleet.override_policies.of(None);
     let near = fleet.override_policies.of(Some(namespace));
     if let Some(name) = wide.unreadable_in("") {
-        return Err(unread(format!("ClusterOverridePolicy {name}")));
+        return Err(unread(&format!("ClusterOverridePolicy {name}")));
     }
     if let Some(name) = near.unreadable_in(namespace) {
-        return Err(unread(format!("OverridePolicy {namespace}/{name}")));
+        return Err(unread(&format!("OverridePolicy {namespace}/{name}")));
     }
     let near = near.iter_of(Some(namespace));
     Ok(Policies(wide.iter().chain(near).collect()))
@@ -236,14 +235,14 @@ fn awaited(fleet: &Fleet, template: &Template, spec: &ResourceBindingSpec) -> Op
 /// and of which those of the fleet do (`wide`); returns the annotations of the Work.
 ///
 /// # Errors
-/// [`Error::Overrides`] if a change cannot be made, or nothing is known of the cluster.
+/// A change cannot be made, or nothing is known of the cluster.
 pub(super) fn apply(
     fleet: &Fleet,
     (policies, wide): (&Policies, &[Selected<'_>]),
     template: Subject<'_>,
     manifest: &mut Value,
     cluster: &str,
-) -> Result<Pairs, Error> {
+) -> Result<Pairs, String> {
     let by_fleet = change(fleet, wide, manifest, cluster)?;
     let labels = labels(manifest);
     let near = policies.near(Subject {
@@ -260,20 +259,16 @@ fn change<'a>(
     selected: &'a [Selected<'_>],
     manifest: &mut Value,
     cluster: &str,
-) -> Result<Applied<'a>, Error> {
+) -> Result<Applied<'a>, String> {
     if selected.is_empty() {
         return Ok(Applied::default());
     }
     let Some(cluster) = fleet.clusters.get(None, cluster) else {
-        return Err(Error::Overrides {
-            reason: format!(
-                "cluster {cluster} is not known, and neither are the override policies that apply to it"
-            ),
-        });
+        return Err(format!(
+            "cluster {cluster} is not known, and neither are the override policies that apply to it"
+        ));
     };
-    overrides::apply(manifest, selected, &cluster).map_err(|error| Error::Overrides {
-        reason: error.to_string(),
-    })
+    overrides::apply(manifest, selected, &cluster)
 }
 
 /// Returns the labels of a manifest.
@@ -300,7 +295,7 @@ fn overridden(
         return Ok(None);
     };
     let subject = Subject::of(&key.kind, &template);
-    let policies = policies(fleet, subject, &template, spec).map_err(|error| error.to_string())?;
+    let policies = policies(fleet, subject, &template, spec)?;
     let wide = policies.wide(subject);
     if wide.is_empty() && policies.near(subject).is_empty() {
         return Ok(None);
@@ -308,8 +303,7 @@ fn overridden(
     let mut manifest = template.to_override(&key.kind);
     let replicas = |manifest: &Value| manifest["spec"]["replicas"].as_i64();
     let asked = replicas(&manifest);
-    apply(fleet, (&policies, &wide), subject, &mut manifest, cluster)
-        .map_err(|error| error.to_string())?;
+    apply(fleet, (&policies, &wide), subject, &mut manifest, cluster)?;
     let retained = &manifest["metadata"]["labels"][label::RETAIN_REPLICAS];
     Ok(Some(Overridden {
         asked,

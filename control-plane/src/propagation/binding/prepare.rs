@@ -95,13 +95,15 @@ pub(super) fn prepare(
     report_undone(fleet, (binding, spec), &object, &completions);
     let rendered = fits(&object)
         .and_then(|()| overriding::policies(fleet, subject, &template, spec))
+        .map_err(Error::Refused)
         .map(|policies| {
             let wide = policies.wide(subject);
             let all = (&policies, &*wide);
             let apply = |manifest: &mut _, cluster: &str| {
-                let mut annotations = overriding::apply(fleet, all, subject, manifest, cluster)?;
+                let mut annotations = overriding::apply(fleet, all, subject, manifest, cluster)
+                    .map_err(Error::Refused)?;
                 annotations.extend(roles.and_then(|it| it.write(manifest, cluster)));
-                manifest_fits(manifest, cluster)?;
+                manifest_fits(manifest, cluster).map_err(Error::Refused)?;
                 Ok(annotations)
             };
             let interpreters = fleet.interpreters.accepting_late();

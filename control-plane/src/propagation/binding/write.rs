@@ -61,19 +61,20 @@ pub async fn ensure(
         .presence(Some(&rendered.namespace), &rendered.name)
     {
         Presence::There(work) => work,
-        Presence::Unknown(Doubt::Unreadable { .. }) => return Err(Error::Unreadable(subject())),
+        Presence::Unknown(Doubt::Unreadable { .. }) => {
+            return Err(Error::Refused(format!(
+                "{} is there and cannot be read, so that it is neither updated nor replaced",
+                subject()
+            )));
+        }
         Presence::Gone | Presence::Unknown(_) => {
             return create(fleet, client, origin, rendered).await;
         }
     };
-    let foreign = |owner: String| Error::Foreign {
-        work: subject(),
-        owner,
-    };
     match owner(&work, origin, resource) {
-        Owner::Nobody => return Err(foreign("names no binding".to_owned())),
+        Owner::Nobody => return Err(foreign(&subject(), "names no binding")),
         Owner::Other(other) if other.exists(fleet).await? => {
-            return Err(foreign(format!("belongs to {other}")));
+            return Err(foreign(&subject(), &format!("belongs to {other}")));
         }
         // It is ours, or was left behind: nobody else answers for it any more.
         Owner::Own | Owner::Other(_) => {}
@@ -149,12 +150,17 @@ async fn create(
         Err(error) => return Err(ApiError::of("read", &subject())(error).into()),
     };
     match other(&held, key) {
-        Some(other) => Err(Error::Foreign {
-            work: subject(),
-            owner: format!("belongs to {other}"),
-        }),
+        Some(other) => Err(foreign(&subject(), &format!("belongs to {other}"))),
         None => Ok(Ensured::Later),
     }
+}
+
+/// Returns the error about a Work that somebody else answers for, or nobody: two resources share
+/// the name of their Works.
+fn foreign(work: &str, owner: &str) -> Error {
+    Error::Refused(format!(
+        "{work} {owner}, and is left as it is: the names of works end in a hash that two namespaces may share; rename the resource, or its namespace"
+    ))
 }
 
 /// Returns the other binding that a Work names, if it names one, whatever its labels say.

@@ -13,18 +13,6 @@ use super::limits::{Bounded, Room};
 use super::select::Selected;
 use super::{containers, patch};
 
-/// Reason why a resource cannot be changed for a cluster.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{policy} cannot be applied for cluster {cluster}: {reason}")]
-pub struct Error {
-    /// Kind and name of the policy.
-    pub policy: String,
-    /// Cluster that the resource is meant for.
-    pub cluster: String,
-    /// Part of the policy that fails, and why.
-    pub reason: String,
-}
-
 /// Bytes of the longest annotations that say what the policies changed. All annotations of an
 /// object have 256 KiB, which others use, too.
 const LONGEST_ANNOTATIONS: usize = 16 * 1024;
@@ -106,12 +94,13 @@ fn names(list: &[(&str, &Overriders)]) -> String {
 /// the order of the policies and of their rules.
 ///
 /// # Errors
-/// The first change that cannot be made; the manifest is then half changed and must not be used.
+/// The first change that cannot be made, with its policy and the reason; the manifest is then half
+/// changed and must not be used.
 pub fn apply<'a>(
     manifest: &mut Value,
     policies: &'a [Selected<'_>],
     cluster: &Cluster,
-) -> Result<Applied<'a>, Error> {
+) -> Result<Applied<'a>, String> {
     let mut applied = Applied::default();
     let mut measured = None;
     for policy in policies {
@@ -126,10 +115,10 @@ pub fn apply<'a>(
                 }
             };
             let changed = room.and_then(|room| by_rule(manifest, overriders, room));
-            measured = Some(changed.map_err(|reason| Error {
-                policy: policy.title(),
-                cluster: cluster.metadata.name.clone().unwrap_or_default(),
-                reason,
+            measured = Some(changed.map_err(|reason| {
+                let name = cluster.metadata.name.as_deref().unwrap_or_default();
+                let policy = policy.title();
+                format!("{policy} cannot be applied for cluster {name}: {reason}")
             })?);
             let list = match policy.namespace {
                 Some(_) => &mut applied.namespaced,

@@ -18,17 +18,6 @@ pub(super) const MOST_READ: usize = 1024 * 1024 * 1024;
 /// other changes.
 pub(super) const DOCUMENT: usize = 16;
 
-/// Reason why a manifest does not fit into a Work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Excess {
-    /// The manifest is nested too deeply.
-    #[error("{0} levels deep, more than the {DEEPEST_MANIFEST} that fit into a work")]
-    Depth(usize),
-    /// The manifest is too large.
-    #[error("more than the {LARGEST_MANIFEST} bytes large that fit into a work")]
-    Size,
-}
-
 /// Bytes by which a manifest may still grow, and that its changes may still go through.
 #[derive(Debug)]
 pub(super) struct Room {
@@ -40,15 +29,12 @@ impl Room {
     /// Measures a manifest.
     ///
     /// # Errors
-    /// The manifest is over a limit already.
-    pub fn beside(manifest: &Value) -> Result<Self, Excess> {
+    /// The manifest is over a limit already: a text that completes "the resource is ...".
+    pub fn beside(manifest: &Value) -> Result<Self, String> {
         // The depth comes first: measuring the length recurses.
-        match depth(manifest) {
-            levels if levels > DEEPEST_MANIFEST => return Err(Excess::Depth(levels)),
-            _ => {}
-        }
+        shallow(manifest)?;
         let left = LARGEST_MANIFEST.checked_sub(length(manifest));
-        let left = left.ok_or(Excess::Size)?;
+        let left = left.ok_or_else(excess)?;
         let unread = MOST_READ;
         Ok(Self { left, unread })
     }
@@ -57,7 +43,7 @@ impl Room {
     ///
     /// # Errors
     /// The manifest is over a limit.
-    pub fn after(self, manifest: &Value) -> Result<Self, Excess> {
+    pub fn after(self, manifest: &Value) -> Result<Self, String> {
         let Self { left, .. } = Self::beside(manifest)?;
         Ok(Self { left, ..self })
     }
@@ -100,13 +86,31 @@ impl Room {
 ///
 /// # Errors
 /// The limit that it exceeds.
-pub fn check(manifest: &Value) -> Result<(), Excess> {
+pub fn check(manifest: &Value) -> Result<(), String> {
     Room::beside(manifest).map(|_| ())
+}
+
+/// Returns whether a manifest or template is within the limit of depth.
+///
+/// # Errors
+/// A text about the limit.
+pub fn shallow(manifest: &Value) -> Result<(), String> {
+    match depth(manifest) {
+        levels if levels > DEEPEST_MANIFEST => Err(format!(
+            "{levels} levels deep, more than the {DEEPEST_MANIFEST} that fit into a work"
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Returns what a manifest is that is too large.
+fn excess() -> String {
+    format!("more than the {LARGEST_MANIFEST} bytes large that fit into a work")
 }
 
 /// Returns the reason for which a change is refused that would make a manifest too large.
 fn too_large() -> String {
-    format!("the resource would become {}", Excess::Size)
+    format!("the resource would become {}", excess())
 }
 
 /// Text of limited length.

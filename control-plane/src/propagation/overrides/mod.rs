@@ -24,6 +24,6 @@ mod fuzz;
 
 pub use self::apply::{Applied, apply};
 pub use self::containers::path_of_containers;
-pub use self::limits::{DEEPEST_MANIFEST, Excess, check};
+pub use self::limits::{DEEPEST_MANIFEST, check, shallow};
 pub use self::pointer::fault as pointer_fault;
 pub use self::select::{Policies, Selected, concerns};

@@ -152,8 +152,7 @@ fn what_cannot_be_changed_is_told_with_policy_cluster_and_field() {
     ] {
         let spec = spec(json!({ "overrideRules": [{ "overriders": overriders }] }));
         let policy = selected("p", Some("shop"), &spec);
-        let error = apply(&mut web(), &[policy], &cluster("m1", "eu")).unwrap_err();
-        let text = error.to_string();
+        let text = apply(&mut web(), &[policy], &cluster("m1", "eu")).unwrap_err();
         assert!(text.contains(reason), "{text}");
         assert!(
             text.starts_with("OverridePolicy shop/p cannot be applied for cluster m1: "),
@@ -169,7 +168,7 @@ fn refused(rules: &Value) -> String {
     let error = apply(&mut manifest, &policies, &cluster("m1", "eu")).unwrap_err();
     let size = muster_shared::work_status::length(&manifest);
     assert!(size < 4_000_000, "{size} bytes");
-    error.to_string()
+    error
 }
 
 #[test]
@@ -236,7 +235,7 @@ fn no_policies_go_through_a_large_manifest_without_end() {
                 "data": { "a": "", "long": "x".repeat(1_000_000) },
             });
             let applied = apply(&mut manifest, &policies, &cluster("m1", "eu"));
-            let error = applied.err().map(|it| it.to_string());
+            let error = applied.err();
             let is_told = |text: &String| text.contains("shop/b") && text.contains("too often");
             assert_eq!(
                 error.as_ref().map(is_told),
@@ -291,7 +290,7 @@ fn no_error_tells_a_value_of_the_resource() {
             });
             let policies = [selected("p", None, &spec)];
             let error = apply(&mut secret, &policies, &cluster("m1", "eu")).unwrap_err();
-            assert!(!error.to_string().contains("SECRET"), "{error}");
+            assert!(!error.contains("SECRET"), "{error}");
         }
     }
 }
