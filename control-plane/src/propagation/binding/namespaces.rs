@@ -70,18 +70,6 @@ impl Place {
     }
 }
 
-/// Reason why a namespace is missing in a cluster.
-#[derive(Debug, thiserror::Error)]
-enum Error {
-    #[error("compose the work of namespace {namespace:?}: {source}")]
-    Compose {
-        namespace: String,
-        source: serde_json::Error,
-    },
-    #[error(transparent)]
-    Api(#[from] ApiError),
-}
-
 /// Starts the controller.
 pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     let settings = &fleet.settings;
@@ -261,7 +249,7 @@ struct Shared {
     queue: Queue<Place>,
 }
 
-async fn reconcile(fleet: &Fleet, shared: &Shared, place: Place) -> Result<Next, Error> {
+async fn reconcile(fleet: &Fleet, shared: &Shared, place: Place) -> Result<Next, ApiError> {
     let namespace = fleet.namespaces.get(None, &place.namespace);
     let namespace = namespace.filter(|namespace| goes_everywhere(namespace, &shared.scope));
     let Some(namespace) = namespace else {
@@ -304,7 +292,7 @@ async fn spread(
     fleet: &Fleet,
     namespace: &Namespace,
     preserved: &HashSet<String>,
-) -> Result<Vec<String>, Error> {
+) -> Result<Vec<String>, ApiError> {
     let clusters = fleet.clusters.list();
     let names: Vec<String> = clusters.iter().map(|cluster| cluster.name_any()).collect();
     let writes = names
@@ -330,14 +318,14 @@ async fn ensure(
     namespace: &Namespace,
     cluster: &str,
     preserved: &HashSet<String>,
-) -> Result<bool, Error> {
+) -> Result<bool, ApiError> {
     let joined = fleet.clusters.get(None, cluster);
     if joined.is_none_or(|cluster| cluster.metadata.deletion_timestamp.is_some()) {
         return Ok(true);
     }
-    let compose = |source| Error::Compose {
-        namespace: namespace.name_any(),
-        source,
+    let compose = |source| {
+        let work = format!("the work of namespace {:?}", namespace.name_any());
+        ApiError::of("compose", &work)(kube::Error::SerdeError(source))
     };
     let mut rendered = render(namespace, cluster).map_err(compose)?;
     let held = fleet.works.get(Some(&rendered.namespace), &rendered.name);
@@ -370,7 +358,7 @@ async fn ensure(
         Err(error) if is_conflict(&error) || is_gone(&error) => Ok(false),
         Err(error) => {
             let work = format!("work {}/{}", rendered.namespace, rendered.name);
-            Err(ApiError::of("write", &work)(error).into())
+            Err(ApiError::of("write", &work)(error))
         }
     }
 }

@@ -46,6 +46,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::fleet::Fleet;
+use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::{BindingKey, Bindings};
 use crate::fleet::budget::pace::Pace;
 use crate::fleet::copy::obstacle;
@@ -78,17 +79,9 @@ const REPORTERS: usize = 8;
 /// Reason why a binding could not be handled; it is tried again.
 #[derive(Debug, thiserror::Error)]
 enum Error {
-    #[error("write the result of {key}: {}", client::brief(source))]
-    Result {
-        key: BindingKey,
-        source: kube::Error,
-    },
-    #[error("report on {key}: {}", client::brief(source))]
-    Report {
-        key: BindingKey,
-        source: kube::Error,
-    },
-    #[error("report on {key}: somebody else changes its status all the time")]
+    #[error(transparent)]
+    Api(#[from] ApiError),
+    #[error("cannot report on {key}: somebody else changes its status all the time")]
     Contended { key: BindingKey },
 }
 
@@ -384,10 +377,7 @@ impl Scheduler {
                         };
                         self.report(&api, key, binding, &report, now).await?;
                     }
-                    return Err(Error::Result {
-                        key: key.clone(),
-                        source,
-                    });
+                    return Err(ApiError::of("write the result of", key)(source).into());
                 }
             },
         };

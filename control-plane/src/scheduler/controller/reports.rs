@@ -11,6 +11,7 @@ use serde_json::json;
 use super::completed::UNREAD;
 use super::{Error, Scheduler};
 use crate::fleet::Fleet;
+use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::write::merge_status;
 use crate::scheduler::core::cycle::is_reschedule_requested;
@@ -105,10 +106,7 @@ impl Scheduler {
         report: &Report,
         now: Timestamp,
     ) -> Result<(), Error> {
-        let fault = |source| Error::Report {
-            key: key.clone(),
-            source,
-        };
+        let fault = |source| ApiError::of("report on", key)(source);
         let mut fresh: Option<AnyBinding> = None;
         let decided = &binding.spec;
         let group = Report {
@@ -146,7 +144,7 @@ impl Scheduler {
                         return Ok(());
                     }
                 }
-                Err(source) => return Err(fault(source)),
+                Err(source) => return Err(fault(source).into()),
             }
         }
         Err(Error::Contended { key: key.clone() })
