@@ -104,7 +104,7 @@ pub enum Nowhere {
     KeepsItsCopy,
     /// The state of the old copy cannot be preserved.
     #[error("its state cannot be preserved: {0}")]
-    State(#[from] preserve::Error),
+    State(String),
 }
 
 /// Plans a departure.
@@ -356,7 +356,9 @@ impl Departure<'_> {
         let preserved = if self.preserves_state {
             match self.state() {
                 Ok(preserved) => preserved,
-                Err(error) if *self.purge_mode == PurgeMode::Directly => return Err(error.into()),
+                Err(error) if *self.purge_mode == PurgeMode::Directly => {
+                    return Err(Nowhere::State(error));
+                }
                 Err(_) => BTreeMap::new(),
             }
         } else {
@@ -370,7 +372,7 @@ impl Departure<'_> {
 
     /// Returns the labels for the new copy: those that the copy which leaves was given itself and
     /// has not used, or else what it reports.
-    fn state(&self) -> Result<BTreeMap<String, String>, preserve::Error> {
+    fn state(&self) -> Result<BTreeMap<String, String>, String> {
         let rules = self.reason.rules(self.spec);
         let has_all = |given: &&BTreeMap<String, String>| {
             let mut rules = rules.iter();

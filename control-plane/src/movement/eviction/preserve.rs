@@ -12,49 +12,23 @@ use muster_shared::api::policy::StatePreservationRule;
 use muster_shared::jsonpath;
 use muster_shared::selectors::{is_label_key, is_label_value};
 
-/// Reason why the state cannot be preserved.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum Error {
-    /// The cluster has not reported a status.
-    #[error("the application status has not yet been collected from Cluster({0})")]
-    NotCollected(String),
-    /// The JSONPath has no result in the status.
-    #[error("label {label:?}: {error}")]
-    Path {
-        /// Name of the label.
-        label: String,
-        /// Error of the JSONPath.
-        error: jsonpath::Error,
-    },
-    /// The name or the value is not valid for a label.
-    #[error("label {label:?} cannot have the value {value:?}")]
-    Value {
-        /// Name of the label.
-        label: String,
-        /// Value of the label.
-        value: String,
-    },
-}
-
 /// Returns the labels by a policy's `statePreservation`; without rules there are none. Of two rules
 /// for one label the later wins.
 ///
 /// # Errors
-/// One rule that fails is enough: half a state is none.
+/// The reason why the state cannot be preserved. One rule that fails is enough: half a state is
+/// none.
 pub fn labels(
     rules: &[StatePreservationRule],
     status: &ResourceBindingStatus,
     cluster: &str,
-) -> Result<BTreeMap<String, String>, Error> {
+) -> Result<BTreeMap<String, String>, String> {
     let read = read(rules, status, cluster)?;
     match read
         .iter()
         .find(|(label, value)| !is_label_key(label) || !is_label_value(value))
     {
-        Some((label, value)) => Err(Error::Value {
-            label: label.clone(),
-            value: value.clone(),
-        }),
+        Some((label, value)) => Err(format!("label {label:?} cannot have the value {value:?}")),
         None => Ok(read),
     }
 }
@@ -64,17 +38,19 @@ pub fn read(
     rules: &[StatePreservationRule],
     status: &ResourceBindingStatus,
     cluster: &str,
-) -> Result<BTreeMap<String, String>, Error> {
+) -> Result<BTreeMap<String, String>, String> {
     if rules.is_empty() {
         return Ok(BTreeMap::new());
     }
     let report = status.report(cluster).and_then(|it| it.status.as_ref());
-    let report = report.ok_or_else(|| Error::NotCollected(cluster.to_owned()))?;
+    let report = report.ok_or_else(|| {
+        format!("the application status has not yet been collected from Cluster({cluster})")
+    })?;
     let rule = |rule: &StatePreservationRule| {
         let label = rule.alias_label_name.clone();
         match jsonpath::render(&rule.json_path, &report.0) {
             Ok(value) => Ok((label, value)),
-            Err(error) => Err(Error::Path { label, error }),
+            Err(error) => Err(format!("label {label:?}: {error}")),
         }
     };
     rules.iter().map(rule).collect()
@@ -91,7 +67,6 @@ mod tests {
         let status = json!({"aggregatedStatus": reported});
         labels(&rules, &serde_json::from_value(status).unwrap(), "member1")
             .map(|labels| json!(labels))
-            .map_err(|error| error.to_string())
     }
 
     #[test]

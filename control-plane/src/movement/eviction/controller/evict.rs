@@ -152,7 +152,7 @@ pub(super) async fn evict(
 /// Returns what becomes of an eviction out of a cluster for which there is no plan.
 fn unplanned(fleet: &Fleet, cluster: &str, nowhere: Nowhere, now: Timestamp) -> Outcome {
     match nowhere {
-        Nowhere::State(why) => Outcome::Unpreserved(why.to_string()),
+        Nowhere::State(why) => Outcome::Unpreserved(why),
         // No event tells when the template can be read, so that the eviction is tried again.
         Nowhere::Unread => Outcome::Failed(nowhere.to_string()),
         // The queue of the cluster stands still by now, and says so of all that wait in it.
