@@ -31,63 +31,37 @@ pub enum Error {
     /// The template cannot be interpreted.
     #[error("interpret the template: {0}")]
     Interpret(#[from] muster_interpreter::Error),
-    /// An earlier object of the same name still owns the binding.
-    #[error(
-        "binding {binding:?} belongs to a former {kind} with uid {owner}; waiting until garbage collection has removed it"
-    )]
-    FormerOwner {
-        /// Name of the binding.
-        binding: String,
-        /// Kind of the template.
-        kind: String,
-        /// UID of the owner.
-        owner: String,
-    },
-    /// Another object owns the binding.
-    #[error(
-        "binding {binding:?} belongs to {owner}: the name of a binding is made of kind and name alone, without the API group, \
-         in lower case and with `.` for `:`, so one of the two has to be renamed to be propagated"
-    )]
-    OtherOwner {
-        /// Name of the binding.
-        binding: String,
-        /// API version, kind and name of the owner.
-        owner: String,
-    },
-    /// The name of a component cannot be stored.
-    #[error(
-        "its component {name:?} has a name that is empty, longer than {LONGEST_COMPONENT} characters, or another component's"
-    )]
-    Component {
-        /// The invalid name.
-        name: String,
-    },
-    /// The name of the binding or Work is invalid.
-    #[error(
-        "its binding or Work would be named {name:?}, which is no valid name: rename the template (lower-case letters, digits, \
-         `-` and `.`, so that the name made of it has 253 characters at most)"
-    )]
-    Name {
-        /// The invalid name.
-        name: String,
-    },
+    /// The binding is another object's, or an earlier one's of the same name.
+    #[error("{0}")]
+    Held(String),
+    /// The name of a component, or of the binding or Work, cannot be stored.
+    #[error("{0}")]
+    Name(String),
 }
 
 impl Error {
+    /// Returns the error about the name of a binding or Work that no API server takes.
+    pub fn unsound(name: &str) -> Self {
+        Self::Name(format!(
+            "its binding or Work would be named {name:?}, which is no valid name: rename the template (lower-case letters, digits, \
+             `-` and `.`, so that the name made of it has 253 characters at most)"
+        ))
+    }
+
     /// Returns why a binding of a template's name is not its own, `None` when it is.
     pub fn foreign(held: &AnyBinding, template: &TemplateKey, uid: Option<&str>) -> Option<Self> {
         let binding = held.metadata.name.clone().unwrap_or_default();
         match owner(held, template, uid) {
             Owner::Template => None,
-            Owner::Former { uid } => Some(Self::FormerOwner {
-                binding,
-                kind: template.kind.kind.clone(),
-                owner: uid,
-            }),
-            Owner::Other(of) => Some(Self::OtherOwner {
-                binding,
-                owner: format!("{} {} of {}", of.kind, of.name, of.api_version),
-            }),
+            Owner::Former { uid } => Some(Self::Held(format!(
+                "binding {binding:?} belongs to a former {} with uid {uid}; waiting until garbage collection has removed it",
+                template.kind.kind
+            ))),
+            Owner::Other(of) => Some(Self::Held(format!(
+                "binding {binding:?} belongs to {} {} of {}: the name of a binding is made of kind and name alone, without the API group, \
+                 in lower case and with `.` for `:`, so one of the two has to be renamed to be propagated",
+                of.kind, of.name, of.api_version
+            ))),
         }
     }
 }
@@ -116,8 +90,10 @@ fn check_names(components: &[Component]) -> Result<(), Error> {
     };
     let bad = components.iter().enumerate().find(|it| is_bad(*it));
     bad.map_or(Ok(()), |(_, one)| {
-        let name = one.name.clone();
-        Err(Error::Component { name })
+        let name = &one.name;
+        Err(Error::Name(format!(
+            "its component {name:?} has a name that is empty, longer than {LONGEST_COMPONENT} characters, or another component's"
+        )))
     })
 }
 
@@ -135,7 +111,7 @@ impl<'a> Wanted<'a> {
     ) -> Result<Self, Error> {
         let namespace = key.namespace.as_deref().unwrap_or_default();
         let name = sound_name(&key.kind.kind, namespace, &key.name)
-            .map_err(|name| Error::Name { name })?;
+            .map_err(|name| Error::unsound(&name))?;
         let object = template.object(&key.kind);
         let components = if by_components {
             interpreters.components(&object)?.unwrap_or_default()

@@ -371,8 +371,7 @@ impl Detector {
         self.report(key, template, policy, &error);
         let is_heard_of = !matches!(
             error,
-            Error::Build(build::Error::FormerOwner { .. } | build::Error::OtherOwner { .. })
-                | Error::Unreadable { .. }
+            Error::Build(build::Error::Held(_)) | Error::Unreadable { .. }
         );
         let retry_after = match &error {
             Error::Build(build::Error::Interpret(error)) => error.retry_after(),

@@ -105,7 +105,7 @@ impl<'a> Attached<'a> {
     ) -> Result<Self, build::Error> {
         let namespace = key.namespace.as_deref().unwrap_or_default();
         let name = sound_name(&key.kind.kind, namespace, &key.name)
-            .map_err(|name| build::Error::Name { name })?;
+            .map_err(|name| build::Error::unsound(&name))?;
         Ok(Self {
             key,
             template,

@@ -422,7 +422,7 @@ impl Distributor {
             Ok(None) => Ok(settled),
             Err(error) => {
                 self.report(fleet, &key, &template, "AttachFailed", error.to_string());
-                let is_heard_of = matches!(error, build::Error::Name { .. });
+                let is_heard_of = matches!(error, build::Error::Name(_));
                 Ok(if is_heard_of {
                     Next::Done
                 } else {
