@@ -16,7 +16,7 @@ use super::candidate::{Candidate, Held, LOCALITY_SCORE, SOFT_TAINT_SCORE};
 use super::capacity::{Demand, Estimate, MAX_REPLICAS, Part};
 use super::divide::{Division, Share, Strategy, TieBreak, divide};
 use super::filter::{Filters, Rejection};
-use super::fit_error::{FitError, Refusals, Strangers};
+use super::fit_error::{FitError, refusals};
 use super::plugin::Plugin;
 use super::select::{Load, Spread, select};
 use super::snapshot::{ClusterInfo, Snapshot};
@@ -240,10 +240,7 @@ impl<'a> Trial<'a> {
                 Ok(clusters)
             }
             // The unknown cluster may be the one that fits.
-            Err(FitError::NoClusterFit(_)) => {
-                let names = kept.iter().map(|target| target.name.as_str());
-                Err(FitError::Unknown(Strangers::of(names)))
-            }
+            Err(FitError::NoClusterFit(_)) => Err(FitError::unknown(&kept)),
             Err(other) => Err(other),
         }
     }
@@ -453,7 +450,7 @@ impl<'a> Trial<'a> {
     }
 
     /// Returns why each cluster is refused; only worked out when all are.
-    fn refusals<'f>(&'f self, filters: &Filters<'f>) -> Refusals {
+    fn refusals<'f>(&'f self, filters: &Filters<'f>) -> String {
         let clusters = self
             .snapshot
             .iter()
@@ -462,7 +459,7 @@ impl<'a> Trial<'a> {
             let placed = self.spec.target(cluster.name()).is_some();
             filters.admit(cluster, placed).err()
         });
-        Refusals::count(self.snapshot.len(), refused)
+        refusals(self.snapshot.len(), refused)
     }
 
     /// Returns what clusters hold already, by their places in the snapshot.

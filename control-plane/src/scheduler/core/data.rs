@@ -160,7 +160,7 @@ mod tests {
         let expected = "0/2 clusters are available: \
              1 cluster(s) did not have Gate db, which is data of the workload, \
              1 cluster(s) did not have Role db, which is data of the workload.";
-        assert_eq!(refusals.to_string(), expected);
+        assert_eq!(refusals, expected);
         // The workload was placed before its data, and waits there.
         for (status, reported, expected) in [
             ("True", "m2", &["m1"][..]),

@@ -1,7 +1,9 @@
 //! Reasons why a workload got no clusters, in the words of Karmada and kube-scheduler.
 
 use std::collections::BTreeMap;
-use std::fmt;
+
+use muster_shared::api::binding::TargetCluster;
+use muster_shared::check::listed;
 
 use super::divide::DivideError;
 use super::filter::Rejection;
@@ -12,7 +14,7 @@ use super::select::SelectError;
 pub enum FitError {
     /// No cluster passes the filters.
     #[error("{0}")]
-    NoClusterFit(Refusals),
+    NoClusterFit(String),
     /// Clusters pass the filters, and cannot meet the spread constraints.
     #[error("failed to select clusters: {0}")]
     Select(#[from] SelectError),
@@ -21,10 +23,10 @@ pub enum FitError {
     Divide(#[from] DivideError),
     /// Clusters of the binding are unknown, and the others cannot be chosen without them.
     #[error(
-        "{0} cannot be read and was not seen leaving: what is placed stays; \
+        "cluster {0} cannot be read and was not seen leaving: what is placed stays; \
          make it readable, or exclude it by name in the placement"
     )]
-    Unknown(Strangers),
+    Unknown(String),
     /// The binding has no placement.
     #[error("no placement is set")]
     NoPlacement,
@@ -52,7 +54,19 @@ impl Kind {
     }
 }
 
+/// Reasons that a message gives. Each cluster may have a taint of its own, and what conditions hold
+/// is bounded.
+const MOST_REASONS: usize = 20;
+/// Names that a message gives.
+const MOST_NAMED: usize = 5;
+
 impl FitError {
+    /// Returns the failure about targets whose clusters nobody knows.
+    pub(in crate::scheduler) fn unknown(targets: &[&TargetCluster]) -> Self {
+        let names: Vec<&str> = targets.iter().map(|target| target.name.as_str()).collect();
+        Self::Unknown(listed(&names, MOST_NAMED))
+    }
+
     /// Returns whether more room would help.
     pub const fn is_shortage(&self) -> bool {
         match self {
@@ -74,86 +88,35 @@ impl FitError {
     }
 }
 
-/// Names of clusters that nobody knows, as many of them as a message holds.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Strangers {
-    named: Vec<String>,
-    more: usize,
-}
-
-/// Reasons that a message gives. Each cluster may have a taint of its own, and what conditions hold
-/// is bounded.
-const MOST_REASONS: usize = 20;
-/// Names that a message gives.
-const MOST_NAMED: usize = 5;
-
-impl Strangers {
-    /// Returns the list of these clusters.
-    pub(in crate::scheduler) fn of<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
-        let mut names = names.into_iter();
-        Self {
-            named: names.by_ref().take(MOST_NAMED).map(str::to_owned).collect(),
-            more: names.count(),
-        }
+/// Returns how many clusters were refused for which reason, of each cluster the first. `clusters`
+/// is the number of all of them, those that are being deleted included.
+pub(in crate::scheduler) fn refusals<'a>(
+    clusters: usize,
+    refused: impl IntoIterator<Item = Rejection<'a>>,
+) -> String {
+    let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
+    for refusal in refused {
+        *reasons.entry(refusal.to_string()).or_default() += 1;
     }
-}
-
-impl fmt::Display for Strangers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cluster {}", self.named.join(", "))?;
-        match self.more {
-            0 => Ok(()),
-            more => write!(f, " and {more} more"),
-        }
+    // kube-scheduler sorts the printed "count reason" texts, not the reasons.
+    let mut parts: Vec<String> = reasons
+        .iter()
+        .take(MOST_REASONS)
+        .map(|(reason, count)| format!("{count} {reason}"))
+        .collect();
+    parts.sort_unstable();
+    if let Some(more) = reasons.len().checked_sub(MOST_REASONS + 1) {
+        parts.push(format!("and {} other reasons", more + 1));
     }
-}
-
-/// Numbers of clusters that were refused, by reason.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Refusals {
-    /// All clusters, those that are being deleted included.
-    pub clusters: usize,
-    /// Clusters refused, by the text of the reason.
-    pub reasons: BTreeMap<String, usize>,
-}
-
-impl Refusals {
-    /// Counts the first refusal of each cluster.
-    pub(in crate::scheduler) fn count<'a>(
-        clusters: usize,
-        refusals: impl IntoIterator<Item = Rejection<'a>>,
-    ) -> Self {
-        let mut reasons = BTreeMap::new();
-        for refusal in refusals {
-            *reasons.entry(refusal.to_string()).or_default() += 1;
-        }
-        Self { clusters, reasons }
+    if parts.is_empty() {
+        parts.push("no cluster exists".to_owned());
     }
-}
-
-impl fmt::Display for Refusals {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "0/{} clusters are available: ", self.clusters)?;
-        if self.reasons.is_empty() {
-            return f.write_str("no cluster exists.");
-        }
-        // kube-scheduler sorts the printed "count reason" texts, not the reasons.
-        let mut parts: Vec<String> = self
-            .reasons
-            .iter()
-            .take(MOST_REASONS)
-            .map(|(reason, count)| format!("{count} {reason}"))
-            .collect();
-        parts.sort_unstable();
-        if let Some(more) = self.reasons.len().checked_sub(MOST_REASONS + 1) {
-            parts.push(format!("and {} other reasons", more + 1));
-        }
-        write!(f, "{}.", parts.join(", "))
-    }
+    format!("0/{clusters} clusters are available: {}.", parts.join(", "))
 }
 
 #[cfg(test)]
 mod tests {
+    use muster_shared::k8s::Taint;
     use serde_json::json;
 
     use super::*;
@@ -175,7 +138,7 @@ mod tests {
 
     #[test]
     fn refusals_are_counted_by_reason() {
-        let refusals = Refusals::count(
+        let counted = refusals(
             5,
             [
                 Rejection::Affinity,
@@ -185,23 +148,23 @@ mod tests {
             ],
         );
         assert_eq!(
-            refusals.to_string(),
+            counted,
             "0/5 clusters are available: \
              1 cluster(s) did not have region property, \
              1 cluster(s) is in the process of eviction, \
              2 cluster(s) did not match the placement cluster affinity constraint."
         );
-        let many = Refusals {
-            clusters: 3_500,
-            reasons: (0..3_500)
-                .map(|number| (format!("had taint {number}"), 1))
-                .collect(),
-        };
-        let text = many.to_string();
+        let taints: Vec<Taint> = (0..3_500)
+            .map(|number| Taint {
+                key: number.to_string(),
+                ..Taint::default()
+            })
+            .collect();
+        let text = refusals(3_500, taints.iter().map(Rejection::Taint));
         assert!(text.ends_with("and 3480 other reasons."), "{text}");
-        assert!(text.len() < 1_000);
+        assert!(text.len() < 1_500);
         assert_eq!(
-            Refusals::default().to_string(),
+            refusals(0, []),
             "0/0 clusters are available: no cluster exists."
         );
     }

@@ -36,7 +36,7 @@ use crate::settings::{
 };
 
 pub use super::core::cycle::{Attempt, Cycle};
-pub use super::core::fit_error::{FitError, Kind, Refusals};
+pub use super::core::fit_error::{FitError, Kind};
 use crate::settings::grade_rule::GradeRule;
 pub use data::DataPlaces;
 pub use plugin::{Plugin, Plugins};

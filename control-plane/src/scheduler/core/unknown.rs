@@ -10,7 +10,7 @@ use muster_shared::api::policy::Placement;
 use super::affinity::{affinities_of, allows_name, term};
 use super::candidate::Candidate;
 use super::divide::Strategy;
-use super::fit_error::{FitError, Strangers};
+use super::fit_error::FitError;
 use super::snapshot::Snapshot;
 
 /// The part of a workload that is placed, beside what unknown clusters hold.
@@ -63,11 +63,7 @@ pub(in crate::scheduler) fn rest<'c>(
     kept: &[&TargetCluster],
     candidates: impl FnOnce() -> Vec<Candidate<'c>>,
 ) -> Result<Option<Rest>, FitError> {
-    let unknown = || {
-        FitError::Unknown(Strangers::of(
-            kept.iter().map(|target| target.name.as_str()),
-        ))
-    };
+    let unknown = || FitError::unknown(kept);
     let is_kept = |target: &TargetCluster| kept.iter().any(|it| it.name == target.name);
     let mut rest = Rest {
         spec: spec.clone(),
