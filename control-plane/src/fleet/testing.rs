@@ -19,6 +19,7 @@ use kube::client::Body;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::client::{Gateway, Network, ResponseBody};
 use muster_shared::clock::calendar;
+use muster_shared::k8s::Taint;
 use muster_shared::lease::Leadership;
 use muster_shared::merge;
 use muster_shared::names::execution_namespace;
@@ -172,6 +173,15 @@ pub fn template_key(api_version: &str, kind: &str, name: &str) -> TemplateKey {
 /// Returns the time so many seconds after the beginning of 1970.
 pub fn at(second: i64) -> Timestamp {
     Timestamp::UNIX_EPOCH + SignedDuration::from_secs(second)
+}
+
+/// Returns a taint of no known age.
+pub fn taint(key: &str, effect: &str) -> Taint {
+    Taint {
+        key: key.to_owned(),
+        effect: effect.to_owned(),
+        ..Taint::default()
+    }
 }
 
 /// Lets time pass, in which everything that is to happen does.

@@ -150,15 +150,7 @@ impl Owned {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fleet::testing::at;
-
-    fn taint(key: &str, effect: &str) -> Taint {
-        Taint {
-            key: key.to_owned(),
-            effect: effect.to_owned(),
-            ..Taint::default()
-        }
-    }
+    use crate::fleet::testing::{at, taint};
 
     fn record() -> Record {
         let window: Window = serde_json::from_value(serde_json::json!({

@@ -84,14 +84,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-
-    fn taint(key: &str, effect: &str) -> Taint {
-        Taint {
-            key: key.to_owned(),
-            effect: effect.to_owned(),
-            ..Taint::default()
-        }
-    }
+    use crate::fleet::testing::taint;
 
     fn refusal(code: u16, fields: &[&str]) -> kube::Error {
         let causes: Vec<Value> = fields.iter().map(|it| json!({ "field": it })).collect();

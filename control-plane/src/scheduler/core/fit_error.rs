@@ -120,6 +120,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::fleet::testing::taint;
     use crate::scheduler::tests::fixtures::{aggregated, cluster, decide, deployment};
 
     #[test]
@@ -155,14 +156,11 @@ mod tests {
              2 cluster(s) did not match the placement cluster affinity constraint."
         );
         let taints: Vec<Taint> = (0..3_500)
-            .map(|number| Taint {
-                key: number.to_string(),
-                ..Taint::default()
-            })
+            .map(|number| taint(&number.to_string(), "NoSchedule"))
             .collect();
         let text = refusals(3_500, taints.iter().map(Rejection::Taint));
         assert!(text.ends_with("and 3480 other reasons."), "{text}");
-        assert!(text.len() < 1_500);
+        assert!(text.len() < 1_500, "{}", text.len());
         assert_eq!(
             refusals(0, []),
             "0/0 clusters are available: no cluster exists."

@@ -3,15 +3,7 @@
 use serde_json::Value;
 
 use super::*;
-use crate::fleet::testing::{Stand, pass, refusal};
-
-fn taint(key: &str, effect: &str) -> Taint {
-    Taint {
-        key: key.to_owned(),
-        effect: effect.to_owned(),
-        ..Taint::default()
-    }
-}
+use crate::fleet::testing::{Stand, pass, refusal, taint};
 
 /// Returns a fleet with a cluster and three policies.
 async fn stand() -> (Stand, Arc<Cluster>) {
