@@ -1,7 +1,6 @@
 //! Decides whether a workload returns to a cluster that it left. Pure.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
@@ -57,44 +56,6 @@ pub fn homes(binding: &AnyBinding) -> BTreeMap<String, Timestamp> {
     crate::movement::eviction::homes::homes(&binding.metadata)
 }
 
-/// Reason why a workload does not return now.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Why {
-    /// The cluster is not healthy, for this reason.
-    Unhealthy(String),
-    /// The time since when the cluster is healthy is not recorded yet.
-    Unrecorded,
-    /// The cluster has not been healthy for long enough.
-    Waits {
-        /// Time since which it is.
-        since: Timestamp,
-        /// Time for which it has to be.
-        after: SignedDuration,
-    },
-    /// The window is closed.
-    Closed,
-    /// The window cannot be read, or never opens.
-    NeverOpens,
-}
-
-impl fmt::Display for Why {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unhealthy(why) => write!(f, "the cluster is not healthy: {why}"),
-            Self::Unrecorded => f.write_str("the cluster is healthy for a moment only"),
-            Self::Waits { since, after } => {
-                let after = after.as_secs();
-                write!(
-                    f,
-                    "the cluster is healthy since {since}, and has to be so for {after} s"
-                )
-            }
-            Self::Closed => f.write_str("the window is closed"),
-            Self::NeverOpens => f.write_str("its window never opens"),
-        }
-    }
-}
-
 /// Decision about a return to one cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -103,8 +64,9 @@ pub enum Verdict {
         /// Time since which the cluster is healthy.
         since: Timestamp,
     },
-    /// The workload does not return before this time, or before the cluster changes.
-    NotBefore(Option<Timestamp>, Why),
+    /// The workload does not return before this time, or before the cluster changes, for this
+    /// reason.
+    NotBefore(Option<Timestamp>, String),
     /// The workload is there again, the cluster has left the fleet, or it was left so long ago that
     /// the workload stays where it is.
     Over,
@@ -133,25 +95,31 @@ pub fn is_due(spec: &ResourceBindingSpec, rule: &Rule, home: &Home<'_>, now: Tim
     if is_forgotten || home.is_gone || was_placed_anew && spec.has_copy(home.name) {
         return Verdict::Over;
     }
+    let ill = |why: &str| Verdict::NotBefore(None, format!("the cluster is not healthy: {why}"));
     let Some(cluster) = home.cluster else {
-        return Verdict::NotBefore(None, Why::Unhealthy("it cannot be read".to_owned()));
+        return ill("it cannot be read");
     };
     if let Some(why) = unhealthy(cluster) {
-        return Verdict::NotBefore(None, Why::Unhealthy(why));
+        return ill(&why);
     }
     let Some(since) = healthy_since(cluster, now) else {
-        return Verdict::NotBefore(None, Why::Unrecorded);
+        let why = "the cluster is healthy for a moment only";
+        return Verdict::NotBefore(None, why.to_owned());
     };
     let since = since.max(home.left);
     let after = rule.after;
     let due = later(since, after);
     if now < due {
-        return Verdict::NotBefore(Some(due), Why::Waits { since, after });
+        let after = after.as_secs();
+        let why = format!("the cluster is healthy since {since}, and has to be so for {after} s");
+        return Verdict::NotBefore(Some(due), why);
     }
     match rule.window.as_ref().map(|window| opening(window, now)) {
         None | Some(Opening::Open) => Verdict::Due { since },
-        Some(Opening::At(time)) => Verdict::NotBefore(Some(time), Why::Closed),
-        Some(Opening::Never) => Verdict::NotBefore(None, Why::NeverOpens),
+        Some(Opening::At(time)) => {
+            Verdict::NotBefore(Some(time), "the window is closed".to_owned())
+        }
+        Some(Opening::Never) => Verdict::NotBefore(None, "its window never opens".to_owned()),
     }
 }
 

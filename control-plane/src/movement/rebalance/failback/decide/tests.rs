@@ -66,7 +66,8 @@ fn a_workload_returns_when_its_cluster_has_been_healthy_for_long_enough() {
     let waits = |since: Timestamp| {
         let after = SignedDuration::from_secs(600);
         let due = since.checked_add(after).unwrap();
-        Verdict::NotBefore(Some(due), Why::Waits { since, after })
+        let why = format!("the cluster is healthy since {since}, and has to be so for 600 s");
+        Verdict::NotBefore(Some(due), why)
     };
     assert_eq!(verdict(&well, "", at(699)), waits(at(100)));
     assert_eq!(verdict(&well, "", at(700)), Verdict::Due { since: at(100) });
@@ -108,7 +109,12 @@ fn a_workload_that_has_been_away_for_a_month_longer_than_was_asked_stays_where_i
 #[test]
 fn a_workload_returns_inside_its_window_only() {
     let well = cluster(|_| {});
-    let closed = |time: &str| Verdict::NotBefore(Some(time.parse().unwrap()), Why::Closed);
+    let closed = |time: &str| {
+        Verdict::NotBefore(
+            Some(time.parse().unwrap()),
+            "the window is closed".to_owned(),
+        )
+    };
     // 1800014400 is 2027-01-15T12:00:00Z, a Friday.
     for (window, expected) in [
         ("11:00-13:00", Verdict::Due { since: at(100) }),
@@ -155,8 +161,9 @@ fn nothing_returns_to_a_cluster_that_is_not_healthy() {
         ),
     ] {
         match verdict(&cluster, "", at(100_000)) {
-            Verdict::NotBefore(None, Why::Unhealthy(why)) => {
-                assert!(why.contains(expected), "{what}: {why}");
+            Verdict::NotBefore(None, why) => {
+                let is_told = why.starts_with("the cluster is not healthy: ");
+                assert!(is_told && why.contains(expected), "{what}: {why}");
             }
             other => panic!("{what}: {other:?}"),
         }
@@ -170,7 +177,7 @@ fn nothing_returns_to_a_cluster_that_is_not_healthy() {
     let unrecorded = cluster(|it| it["metadata"]["annotations"] = json!({}));
     assert_eq!(
         verdict(&unrecorded, "", at(100_000)),
-        Verdict::NotBefore(None, Why::Unrecorded)
+        Verdict::NotBefore(None, "the cluster is healthy for a moment only".to_owned())
     );
 }
 
