@@ -9,8 +9,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Taint;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
+use muster_shared::conditions;
+use muster_shared::names::condition::READY;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -51,14 +53,7 @@ fn replay(input: &Value) -> Value {
             Some(status) => {
                 let unchanged = ready.as_ref().filter(|r| r.status == status);
                 let since = unchanged.map_or(wall, |r| r.last_transition_time.0);
-                ready = Some(Condition {
-                    type_: "Ready".into(),
-                    status: status.into(),
-                    reason: "Posted".into(),
-                    message: "posted".into(),
-                    last_transition_time: Time(since),
-                    observed_generation: None,
-                });
+                ready = Some(conditions::new(READY, status, "Posted", "posted", since));
             }
             None => {}
         }

@@ -7,9 +7,10 @@
 
 use std::time::Duration;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
-use muster_shared::names::condition::{CREDENTIALS_REFUSED, SILENT};
+use muster_shared::conditions;
+use muster_shared::names::condition::{CREDENTIALS_REFUSED, READY, SILENT};
 use tokio::time::Instant;
 
 /// How long a cluster may be silent before its Ready condition becomes Unknown.
@@ -49,14 +50,13 @@ impl Silence {
 
     /// Returns the Ready condition that reports the silence.
     pub fn condition(self, now: Timestamp) -> Condition {
-        Condition {
-            type_: "Ready".to_owned(),
-            status: "Unknown".to_owned(),
-            reason: self.reason().to_owned(),
-            message: self.message().to_owned(),
-            last_transition_time: Time(now),
-            observed_generation: None,
-        }
+        conditions::new(
+            READY,
+            conditions::UNKNOWN,
+            self.reason(),
+            self.message(),
+            now,
+        )
     }
 }
 
@@ -173,14 +173,7 @@ pub(in crate::clusters) mod tests {
     };
 
     pub(in crate::clusters) fn ready(status: &str) -> Condition {
-        Condition {
-            type_: "Ready".to_owned(),
-            status: status.to_owned(),
-            reason: "Posted".to_owned(),
-            message: String::new(),
-            last_transition_time: Time(Timestamp::UNIX_EPOCH),
-            observed_generation: None,
-        }
+        conditions::new(READY, status, "Posted", "", Timestamp::UNIX_EPOCH)
     }
 
     fn renewal(second: i64) -> Option<Timestamp> {

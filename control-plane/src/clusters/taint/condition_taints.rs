@@ -134,6 +134,7 @@ pub fn describe(taints: &[Taint]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use muster_shared::conditions;
     use muster_shared::k8s::Time;
     use muster_shared::taints::PREFER_NO_EXECUTE;
 
@@ -150,14 +151,7 @@ mod tests {
     }
 
     fn ready(status: &str, since: i64) -> Condition {
-        Condition {
-            type_: "Ready".to_owned(),
-            status: status.to_owned(),
-            reason: String::new(),
-            message: String::new(),
-            last_transition_time: Time(at(since)),
-            observed_generation: None,
-        }
+        conditions::new("Ready", status, "", "", at(since))
     }
 
     /// Returns what is wanted at a second of a cluster that is registered once, and of whose taints
