@@ -166,8 +166,8 @@ impl Leases {
         let name = &self.heartbeat.cluster;
         let known = Mutex::default();
         let owner = || {
-            let owner = owner_of(self.clusters.presence(None, name), name);
-            last_known(&known, owner).filter(|_| self.leadership.is_current())
+            let owner = last_known(&known, self.clusters.presence(None, name));
+            owner.filter(|_| self.leadership.is_current())
         };
         let (returned, retire) = (Arc::clone(&self.returned), self.retire.clone());
         let acknowledged = |sent, in_turn| self.silence.acknowledged(sent, in_turn);
@@ -197,36 +197,18 @@ async fn judge(pulse: watch::Receiver<Instant>, health: Health, shutdown: Cancel
     }
 }
 
-/// Returns the owner reference of the lease: absent once the Cluster was deleted, unknown while the
-/// cache cannot tell.
-fn owner_of(cluster: Presence<Arc<Cluster>>, name: &str) -> Presence<OwnerReference> {
-    match cluster {
-        Presence::There(cluster) => match cluster.metadata.uid.clone() {
-            Some(uid) => Presence::There(OwnerReference {
-                api_version: Cluster::api_version(&()).into_owned(),
-                kind: Cluster::kind(&()).into_owned(),
-                name: name.to_owned(),
-                uid,
-                ..OwnerReference::default()
-            }),
-            None => Presence::Unknown(Doubt::Unreadable { deleting: false }),
-        },
-        Presence::Gone => Presence::Gone,
-        Presence::Unknown(doubt) => Presence::Unknown(doubt),
-    }
-}
-
 /// Returns the owner reference for the next renewal. A Cluster that exists and cannot be read keeps
 /// its last known reference: otherwise the member would be evacuated because of a version that its
 /// agent does not understand. A missing Cluster has no lease, because the lease would be created
 /// and collected again and again.
 fn last_known(
     known: &Mutex<Option<OwnerReference>>,
-    owner: Presence<OwnerReference>,
+    cluster: Presence<Arc<Cluster>>,
 ) -> Option<OwnerReference> {
     let mut known = known.lock();
-    match owner {
-        Presence::There(owner) => *known = Some(owner),
+    match cluster {
+        // Without a uid it is one that cannot be read.
+        Presence::There(cluster) => *known = cluster.owner_ref(&()).or_else(|| known.take()),
         Presence::Unknown(Doubt::Unreadable { .. }) => {}
         Presence::Gone | Presence::Unknown(_) => *known = None,
     }
@@ -235,6 +217,8 @@ fn last_known(
 
 #[cfg(test)]
 mod tests {
+    use muster_shared::api::cluster::ClusterSpec;
+
     use super::*;
     use crate::settings::Settings;
 
@@ -258,7 +242,7 @@ mod tests {
     fn the_lease_goes_on_while_the_cluster_is_there_and_cannot_be_read() {
         let known = Mutex::default();
         let cluster = |uid: &str| {
-            let mut cluster = Cluster::default();
+            let mut cluster = Cluster::new("m1", ClusterSpec::default());
             cluster.metadata.uid = Some(uid.to_owned());
             Presence::There(Arc::new(cluster))
         };
@@ -278,7 +262,7 @@ mod tests {
             (cluster("3"), Some("3")),
             (Presence::Unknown(Doubt::Vanished), None),
         ] {
-            let owner = last_known(&known, owner_of(presence, "m1"));
+            let owner = last_known(&known, presence);
             assert_eq!(owner.map(|owner| owner.uid).as_deref(), expected);
         }
     }
