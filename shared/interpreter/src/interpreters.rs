@@ -160,14 +160,14 @@ impl Interpreters {
     /// Has these scripts of customizations count from now on. From the first call on it is known
     /// which customizations there are.
     pub fn set(&self, rules: Rules) {
-        self.change(|layers| layers.set_scripts(Arc::new(rules)));
+        self.change(|layers| layers.scripts = Some(Arc::new(rules)));
     }
 
     /// Has these webhooks count from now on. From the first call on it is known which there are.
     pub fn set_hooks(&self, hooks: Hooks) {
         let hooks = Arc::new(hooks);
         self.shared.webhooks.admit(&hooks);
-        self.change(|layers| layers.set_hooks(Arc::clone(&hooks)));
+        self.change(|layers| layers.hooks = Some(Arc::clone(&hooks)));
         self.shared.webhooks.retain(&hooks);
     }
 

@@ -9,9 +9,9 @@ use crate::lua::Rules;
 #[derive(Clone, Debug, Default)]
 pub struct Layers {
     /// Scripts of the customizations; `None` until it is known which there are.
-    scripts: Option<Arc<Rules>>,
+    pub(super) scripts: Option<Arc<Rules>>,
     /// Webhooks; `None` until it is known which there are.
-    hooks: Option<Arc<Hooks>>,
+    pub(super) hooks: Option<Arc<Hooks>>,
 }
 
 impl Layers {
@@ -35,14 +35,6 @@ impl Layers {
         let (scripts, hooks) = (self.scripts(), self.hooks());
         scripts.is_same_for(&other.scripts(), api_version, kind)
             && hooks.is_same_for(&other.hooks(), api_version, kind)
-    }
-
-    pub(super) fn set_scripts(&mut self, scripts: Arc<Rules>) {
-        self.scripts = Some(scripts);
-    }
-
-    pub(super) fn set_hooks(&mut self, hooks: Arc<Hooks>) {
-        self.hooks = Some(hooks);
     }
 }
 
