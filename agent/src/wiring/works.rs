@@ -243,10 +243,8 @@ pub(super) fn interpreters(context: &Context) -> BoxFuture<'static, ()> {
         events.publish_about(about, EventType::Warning, reason, note);
     };
     let failed = report.clone();
-    context
-        .store
-        .interpreters
-        .on_failure(move |failure| failed(FAILED, failure.note.clone()));
+    let interpreters = Arc::clone(&context.store.interpreters);
+    interpreters.on_failure(move |failure| failed(FAILED, failure.note.clone()));
     let unread = report.clone();
     let no_scripts = move |reason: &str| report("CustomizationsUnreadable", reason.to_owned());
     let no_webhooks = move |reason: &str| unread("WebhooksUnreadable", reason.to_owned());
@@ -254,6 +252,7 @@ pub(super) fn interpreters(context: &Context) -> BoxFuture<'static, ()> {
         tokio::join!(
             customizations.run(no_scripts, shutdown.clone()),
             webhooks.run(no_webhooks, shutdown.clone()),
+            interpreters.run(shutdown),
         );
     })
 }

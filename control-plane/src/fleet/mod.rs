@@ -360,9 +360,14 @@ impl Fleet {
         );
         let webhooks = self.interpreter_webhooks.clone();
         webhooks.report_failures(&self.events);
-        let shutdown = tasks.shutdown().clone();
+        let (interpreters, shutdown) = (Arc::clone(&self.interpreters), tasks.shutdown().clone());
         let refused = |reason: &str| tracing::warn!(reason, "no interpreter webhooks");
-        tasks.spawn("interpreter webhooks", webhooks.run(refused, shutdown));
+        tasks.spawn("interpreter webhooks", async move {
+            tokio::join!(
+                webhooks.run(refused, shutdown.clone()),
+                interpreters.run(shutdown),
+            );
+        });
         tasks.spawn("template kinds", self.templates.clone().run());
     }
 

@@ -63,17 +63,9 @@ impl<K: Holder> Follower<K> {
         });
     }
 
-    /// Feeds the interpreters, and does what those of this kind need, until shutdown. `refused` is
-    /// told once why the objects cannot be read, if they cannot.
+    /// Feeds the interpreters until shutdown. `refused` is told once why the objects cannot be
+    /// read, if they cannot.
     pub async fn run(self, refused: impl Fn(&str) + Send, shutdown: CancellationToken) {
-        let interpreters = Arc::clone(&self.interpreters);
-        tokio::join!(
-            self.follow(refused, shutdown.clone()),
-            K::serve(&interpreters, shutdown),
-        );
-    }
-
-    async fn follow(self, refused: impl Fn(&str) + Send, shutdown: CancellationToken) {
         let refused = |reason: &str| {
             self.informer.hindered(reason);
             refused(reason);

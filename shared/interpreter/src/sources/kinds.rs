@@ -5,7 +5,6 @@ use std::fmt::Debug;
 use muster_shared::api::interpreter::ResourceInterpreterCustomization;
 use muster_shared::api::interpreter_webhook::ResourceInterpreterWebhookConfiguration;
 use serde::de::DeserializeOwned;
-use tokio_util::sync::CancellationToken;
 
 use crate::lua::Customization;
 use crate::webhook::Hooks;
@@ -30,12 +29,6 @@ pub trait Holder:
 
     /// Has the interpreters in these objects count from now on.
     fn feed<'a>(interpreters: &Interpreters, objects: impl Iterator<Item = &'a Self>);
-
-    /// Does what interpreters of this kind need, until shutdown.
-    fn serve(
-        interpreters: &Interpreters,
-        shutdown: CancellationToken,
-    ) -> impl Future<Output = ()> + Send;
 }
 
 impl Holder for ResourceInterpreterCustomization {
@@ -53,8 +46,6 @@ impl Holder for ResourceInterpreterCustomization {
         let rules = interpreters.customized().renewed(&customizations);
         interpreters.set(rules);
     }
-
-    async fn serve(_: &Interpreters, _: CancellationToken) {}
 }
 
 impl Holder for ResourceInterpreterWebhookConfiguration {
@@ -70,10 +61,5 @@ impl Holder for ResourceInterpreterWebhookConfiguration {
     fn feed<'a>(interpreters: &Interpreters, objects: impl Iterator<Item = &'a Self>) {
         let hooks: Hooks = interpreters.hooks().renewed(objects);
         interpreters.set_hooks(hooks);
-    }
-
-    /// Sends the questions to the webhooks.
-    async fn serve(interpreters: &Interpreters, shutdown: CancellationToken) {
-        interpreters.run(shutdown).await;
     }
 }
