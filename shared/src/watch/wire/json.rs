@@ -7,14 +7,6 @@ use serde_json::value::RawValue;
 
 use super::{INITIAL_EVENTS_END, Line, ListMeta, Rejected};
 
-#[derive(Deserialize, Default)]
-struct RawListMeta {
-    #[serde(rename = "resourceVersion", default)]
-    resource_version: Option<String>,
-    #[serde(rename = "continue", default)]
-    continue_token: Option<String>,
-}
-
 #[derive(Deserialize)]
 struct RawLine<'a> {
     #[serde(rename = "type")]
@@ -85,12 +77,10 @@ fn decode<K: DeserializeOwned>(text: &[u8]) -> Result<K, serde_json::Error> {
 
 /// Returns what the text of a list's metadata says.
 pub(in crate::watch) fn list_meta(metadata: &[u8]) -> Result<ListMeta, serde_json::Error> {
-    let raw: RawListMeta = serde_json::from_slice(metadata)?;
-    let non_empty = |text: Option<String>| text.filter(|text| !text.is_empty());
-    Ok(ListMeta {
-        resource_version: non_empty(raw.resource_version),
-        continue_token: non_empty(raw.continue_token),
-    })
+    let mut meta: ListMeta = serde_json::from_slice(metadata)?;
+    meta.resource_version.take_if(|text| text.is_empty());
+    meta.continue_token.take_if(|text| text.is_empty());
+    Ok(meta)
 }
 
 pub(in crate::watch) fn line<K: DeserializeOwned + kube::Resource>(

@@ -11,15 +11,19 @@ pub(super) mod split;
 #[cfg(test)]
 mod fuzz;
 
+use serde::Deserialize;
+
 /// Set by the API server on the bookmark that ends the initial events of a streaming list
 /// (KEP-3157).
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 /// Metadata of a list.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub(super) struct ListMeta {
     pub resource_version: Option<String>,
     /// Token of the next page; `None` if this is the last.
+    #[serde(rename = "continue")]
     pub continue_token: Option<String>,
 }
 
