@@ -13,6 +13,7 @@ use super::Selection;
 use super::follower::{FIRST_LIMIT, next_limit};
 use super::listing::{Listing, Part};
 use super::source::{Extent, Source, WatchError};
+pub use super::wire::Rejected;
 
 /// How often a collection is read anew because the server forgot where it was.
 const MOST_RESTARTS: u32 = 3;
@@ -29,24 +30,13 @@ impl PageError {
     }
 }
 
-/// An object that is there and does not decode.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unreadable {
-    /// Namespace of the object; empty if it has none.
-    pub namespace: String,
-    /// Name of the object.
-    pub name: String,
-    /// Error of the decoder.
-    pub error: String,
-}
-
 /// A page of a collection.
 #[derive(Debug)]
 pub struct Page<K> {
     /// Objects that were to be kept.
     pub objects: Vec<K>,
     /// Objects that do not decode.
-    pub unreadable: Vec<Unreadable>,
+    pub unreadable: Vec<Rejected>,
 }
 
 /// The pages of a collection, as fresh as can be read. An object may come twice if the server
@@ -131,11 +121,7 @@ impl<K: DeserializeOwned> Pages<K> {
             match listing.next(self.silence).await? {
                 Part::Object(object) if keep(&object) => objects.push(object),
                 Part::Object(_) => {}
-                Part::Rejected(rejected) => unreadable.push(Unreadable {
-                    namespace: rejected.namespace,
-                    name: rejected.name,
-                    error: rejected.error,
-                }),
+                Part::Rejected(rejected) => unreadable.push(rejected),
                 Part::End(meta) => break meta,
             }
         };

@@ -47,10 +47,15 @@ pub(super) enum Line<K> {
 }
 
 /// An object that is there and does not decode.
-pub(super) struct Rejected {
+#[derive(Debug)]
+pub struct Rejected {
+    /// Namespace of the object; empty if it has none.
     pub namespace: String,
+    /// Name of the object.
     pub name: String,
+    /// Error of the decoder.
     pub error: String,
+    /// Version of the object, if that can be read.
     pub resource_version: Option<String>,
     /// The object has a deletion timestamp.
     pub deleting: bool,
