@@ -41,7 +41,7 @@ impl Report {
     /// Returns the name of the account in the member, and of the Secret there with its token.
     pub fn account(self, cluster: &str) -> String {
         match self {
-            Self::KubeCredentials => format!("karmada-{cluster}"),
+            Self::KubeCredentials => names::service_account(cluster),
             Self::KubeImpersonator => "karmada-impersonator".to_owned(),
         }
     }
@@ -116,7 +116,7 @@ pub fn token_secret(namespace: &str, account: &str) -> Secret {
 /// Returns the role of the account with all rights, and its binding. Both are created when they are
 /// missing and never changed, so that an operator may narrow the role.
 pub fn full_access(namespace: &str, account: &str) -> (ClusterRole, ClusterRoleBinding) {
-    let name = format!("karmada-controller-manager:{account}");
+    let name = names::role(account);
     let all = || Some(vec!["*".to_owned()]);
     let objects = PolicyRule {
         api_groups: all(),

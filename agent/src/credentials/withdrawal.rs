@@ -11,6 +11,7 @@ use muster_shared::fleet_id::FleetId;
 use muster_shared::k8s::{
     Api, ClusterRole, ClusterRoleBinding, ObjectMeta, Resource, ResourceExt, Secret, ServiceAccount,
 };
+use muster_shared::names;
 use muster_shared::queue::{backoff, jittered};
 use muster_shared::write::delete_params;
 use serde::de::DeserializeOwned;
@@ -19,7 +20,7 @@ use serde_json::json;
 use super::controller::{ATTEMPTS, Credentials, Error};
 use super::ownership;
 use super::report::is_referenced;
-use crate::accounts::{self, Report};
+use crate::accounts::Report;
 use crate::fleet_id::Foreign;
 use crate::write::{self, merge, within};
 
@@ -89,18 +90,15 @@ impl Credentials {
             let secret = report.name();
             tracing::warn!(secret, %error, "the fleet keeps a copy of a token that is good for nothing any more");
         }
+        let is_ours = |found: &ObjectMeta| is_ours(found, &fleet);
         if report == Report::KubeCredentials {
-            let name = accounts::full_access(&self.namespace, &account)
-                .0
-                .name_any();
+            let name = names::role(&account);
             let bindings: Api<ClusterRoleBinding> = Api::all(self.member.clone());
-            let is_ours = |found: &ObjectMeta| is_ours(found, &fleet);
             let step = "remove the member's ClusterRoleBinding";
             remove(step, &bindings, &name, is_ours).await?;
             let roles: Api<ClusterRole> = Api::all(self.member.clone());
             remove("remove the member's ClusterRole", &roles, &name, is_ours).await?;
         }
-        let is_ours = |found: &ObjectMeta| is_ours(found, &fleet);
         let secrets: Api<Secret> = Api::namespaced(self.member.clone(), &self.namespace);
         remove("remove the member's Secret", &secrets, &account, is_ours).await?;
         let step = "remove the member's ServiceAccount";

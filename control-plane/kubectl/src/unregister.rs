@@ -17,7 +17,7 @@ use muster_shared::k8s::{
     Api, Client, ClusterRole, ClusterRoleBinding, Resource, ResourceExt, Secret, ServiceAccount,
 };
 use muster_shared::names::{
-    CLUSTER_BOOTSTRAP_GROUP_PREFIX, CLUSTER_NAMESPACE, SYSTEM_NAMESPACE, annotation,
+    self, CLUSTER_BOOTSTRAP_GROUP_PREFIX, CLUSTER_NAMESPACE, SYSTEM_NAMESPACE, annotation,
 };
 use muster_shared::write::delete_params;
 
@@ -156,10 +156,10 @@ async fn take_credentials_back(
     let accounts: Api<ServiceAccount> = Api::namespaced(member.clone(), CLUSTER_NAMESPACE);
     let mut withdrawn = Withdrawn::default();
     for account in [
-        format!("karmada-{cluster}"),
+        names::service_account(cluster),
         "karmada-impersonator".to_owned(),
     ] {
-        let role = format!("karmada-controller-manager:{account}");
+        let role = names::role(&account);
         let left = &mut withdrawn.left;
         remove_if_ours(&bindings, &role, fleet, left).await?;
         remove_if_ours(&roles, &role, fleet, left).await?;
