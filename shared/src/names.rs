@@ -380,12 +380,6 @@ pub fn binding_reference_key(namespace: &str, name: &str) -> String {
     hash(&namespaced_key(namespace, name))
 }
 
-/// Returns the name of the policy that the command line creates for a resource; `gvk` has the form
-/// `apps/v1, Kind=Deployment`.
-pub fn policy(namespace: &str, name: &str, gvk: &str) -> String {
-    dns(&format!("{name}-{}", hash(&format!("{namespace}{gvk}"))))
-}
-
 /// Returns `namespace/name`, or `name` without a namespace.
 pub fn namespaced_key(namespace: &str, name: &str) -> String {
     if namespace.is_empty() {

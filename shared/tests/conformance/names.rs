@@ -17,7 +17,6 @@ fn names_are_made_as_by_the_reference() {
             ("bindingReferenceKey", [namespace, name]) => {
                 names::binding_reference_key(namespace, name).into()
             }
-            ("policyName", [namespace, name, gvk]) => names::policy(namespace, name, gvk).into(),
             ("namespacedKey", [namespace, name]) => names::namespaced_key(namespace, name).into(),
             ("executionNamespace", [cluster]) => names::execution_namespace(cluster).into(),
             ("clusterOfExecutionNamespace", [namespace]) => {
@@ -31,12 +30,14 @@ fn names_are_made_as_by_the_reference() {
             ("serviceAccountName", [cluster]) => names::service_account(cluster).into(),
             ("roleName", [account]) => names::role(account).into(),
             ("impersonationSecretName", [cluster]) => names::impersonation_secret(cluster).into(),
-            // Muster has no estimator and no services over clusters.
+            // Muster has no estimator, no services over clusters, and no command that makes
+            // policies.
             (
                 "estimatorDeploymentName"
                 | "estimatorServiceName"
                 | "derivedServiceName"
-                | "importedEndpointSliceName",
+                | "importedEndpointSliceName"
+                | "policyName",
                 _,
             ) => return Ok(()),
             (function, args) => {
