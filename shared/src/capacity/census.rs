@@ -85,16 +85,6 @@ impl Offer {
     }
 }
 
-/// Nodes whose free resources are counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Counted {
-    /// Nodes that take new pods. Other nodes count with what their pods use.
-    #[default]
-    TakingPods,
-    /// All nodes, including those that are cordoned or not ready (Karmada behaviour).
-    All,
-}
-
 /// How far the list of a kind has come.
 #[derive(Clone, Copy, Debug, Default)]
 struct List {
@@ -111,7 +101,6 @@ impl List {
 /// Running count of a cluster's nodes and pods.
 #[derive(Debug, Default)]
 pub struct Census {
-    counted: Counted,
     names: Names,
     shapes: Shapes,
     pods: HashMap<u128, Pod>,
@@ -126,15 +115,6 @@ pub struct Census {
 }
 
 impl Census {
-    /// Makes a census that counts the free resources of these nodes.
-    #[must_use]
-    pub fn counting(counted: Counted) -> Self {
-        Self {
-            counted,
-            ..Self::default()
-        }
-    }
-
     /// Returns whether both kinds have been listed completely at least once. Before that the counts
     /// are too low and must not be reported.
     pub fn is_complete(&self) -> bool {
@@ -377,9 +357,6 @@ impl Census {
     /// Returns what is free on nodes that take no pods, in nano units.
     fn withheld(&self) -> BTreeMap<Id, i128> {
         let mut withheld = BTreeMap::new();
-        if self.counted == Counted::All {
-            return withheld;
-        }
         for row in &self.rows {
             let Some(node) = row.node.as_ref().filter(|node| !node.takes_pods) else {
                 continue;
@@ -414,8 +391,7 @@ impl Census {
         let ids: Vec<Option<Id>> = grades.names().map(|name| self.names.find(name)).collect();
         let mut counts = vec![0; models.len()];
         for row in &self.rows {
-            let takes = |node: &NodeRecord| node.takes_pods || self.counted == Counted::All;
-            let node = row.node.as_ref().filter(|node| takes(node));
+            let node = row.node.as_ref().filter(|node| node.takes_pods);
             let Some(node) = node.filter(|node| row.has_room(node)) else {
                 continue;
             };

@@ -38,7 +38,7 @@ mod shapes;
 mod view;
 
 pub use amounts::{Amounts, Names, is_counted};
-pub use census::{Census, Counted};
+pub use census::Census;
 pub use models::{ModelFault, default_models, standardize, validate, validate_resources};
 pub use request::{Parts, SIDECAR};
 pub use view::{ContainerView, NodeView, PodView};
