@@ -4,38 +4,32 @@
 //! The fields are beside `metadata` instead of in a `spec`, as in the configurations of admission
 //! webhooks. Karmada's agent does not start until this kind is served.
 
-use std::borrow::Cow;
-
-use kube::core::{ClusterResourceScope, ObjectMeta};
 use schemars::JsonSchema;
-use serde::ser::SerializeStruct as _;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use super::{
     absent,
-    definition::{Body, Column, Defined, Definition, schema_of},
-    macros::open_enum,
+    definition::Column,
+    macros::{open_enum, resource},
     nullable,
 };
 
-const GROUP: &str = "config.karmada.io";
-const VERSION: &str = "v1alpha1";
-const KIND: &str = "ResourceInterpreterWebhookConfiguration";
-const PLURAL: &str = "resourceinterpreterwebhookconfigurations";
-
-/// Webhooks that interpret kinds of resources: their replicas, health, status and dependencies.
-///
-/// A webhook is asked after the customizations for its kinds and before the built-in rules. While
-/// it gives no answer, everything stays as it was and the health of the kind is unknown: an event
-/// `InterpretFailed` on the object says why.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-pub struct ResourceInterpreterWebhookConfiguration {
-    /// Standard object metadata.
-    #[serde(default)]
-    pub metadata: ObjectMeta,
-    /// The webhooks of this configuration.
-    #[serde(default, deserialize_with = "nullable")]
-    pub webhooks: Vec<ResourceInterpreterWebhook>,
+resource! {
+    /// Webhooks that interpret kinds of resources: their replicas, health, status and dependencies.
+    ///
+    /// A webhook is asked after the customizations for its kinds and before the built-in rules.
+    /// While it gives no answer, everything stays as it was and the health of the kind is unknown:
+    /// an event `InterpretFailed` on the object says why.
+    ResourceInterpreterWebhookConfiguration {
+        group: "config.karmada.io",
+        version: "v1alpha1",
+        plural: "resourceinterpreterwebhookconfigurations",
+        scope: Cluster,
+        #[serde(deserialize_with = "nullable")]
+        webhooks: Vec<ResourceInterpreterWebhook> as Fields,
+        categories: ["karmada-io"],
+        columns: [Column::age("AGE")],
+    }
 }
 
 /// The fields beside `metadata`.
@@ -157,61 +151,4 @@ open_enum! {
         /// Returns references to the objects that the resource depends on.
         InterpretDependency = "InterpretDependency",
     }
-}
-
-impl Serialize for ResourceInterpreterWebhookConfiguration {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut object = serializer.serialize_struct(KIND, 4)?;
-        object.serialize_field("apiVersion", &format!("{GROUP}/{VERSION}"))?;
-        object.serialize_field("kind", KIND)?;
-        object.serialize_field("metadata", &self.metadata)?;
-        object.serialize_field("webhooks", &self.webhooks)?;
-        object.end()
-    }
-}
-
-impl kube::Resource for ResourceInterpreterWebhookConfiguration {
-    type DynamicType = ();
-    type Scope = ClusterResourceScope;
-
-    fn kind((): &()) -> Cow<'_, str> {
-        KIND.into()
-    }
-    fn group((): &()) -> Cow<'_, str> {
-        GROUP.into()
-    }
-    fn version((): &()) -> Cow<'_, str> {
-        VERSION.into()
-    }
-    fn plural((): &()) -> Cow<'_, str> {
-        PLURAL.into()
-    }
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-}
-
-impl Defined for ResourceInterpreterWebhookConfiguration {
-    const DEFINITION: Definition = Definition {
-        group: GROUP,
-        version: VERSION,
-        kind: KIND,
-        plural: PLURAL,
-        scope: "Cluster",
-        description: "Webhooks that interpret kinds of resources: their replicas, health, status and \
-                      dependencies.\n\nA webhook is asked after the customizations for its kinds and \
-                      before the built-in rules. While it gives no answer, everything stays as \
-                      it was and the health of the kind is unknown: an event `InterpretFailed` on \
-                      the object says why.",
-        body: Body::Fields,
-        spec: schema_of::<Fields>,
-        status: None,
-        short_names: &[],
-        categories: &["karmada-io"],
-        columns: &[Column::age("AGE")],
-        rules: &[],
-    };
 }

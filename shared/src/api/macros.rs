@@ -89,7 +89,8 @@ macro_rules! open_enum {
 /// API server.
 ///
 /// kube's derive makes exactly one kind from each spec. Here `PropagationPolicy` and
-/// `ClusterPropagationPolicy` share theirs, as do the two bindings.
+/// `ClusterPropagationPolicy` share theirs, as do the two bindings. A kind whose fields are beside
+/// `metadata` names one of them, and with `as` the type that has the schema of all.
 macro_rules! resource {
     (
         $(#[doc = $doc:literal])*
@@ -98,7 +99,8 @@ macro_rules! resource {
             version: $version:literal,
             plural: $plural:literal,
             scope: $scope:ident,
-            spec: $spec:ty,
+            $(#[$attribute:meta])*
+            $body:ident: $spec:ty $(as $fields:ty)?,
             $( status: $status:ty, )?
             $( short_names: [$($short:literal),*], )?
             $( categories: [$($category:literal),*], )?
@@ -114,7 +116,8 @@ macro_rules! resource {
             pub metadata: kube::core::ObjectMeta,
             /// Desired state.
             #[serde(default)]
-            pub spec: $spec,
+            $(#[$attribute])*
+            pub $body: $spec,
             $(
                 /// Observed state; `None` until it is first reported.
                 #[serde(default)]
@@ -123,9 +126,9 @@ macro_rules! resource {
         }
 
         impl $kind {
-            /// Makes an object with a name and a spec.
-            pub fn new(name: &str, spec: $spec) -> Self {
-                let mut object = Self { spec, ..Self::default() };
+            /// Makes an object with a name and a desired state.
+            pub fn new(name: &str, $body: $spec) -> Self {
+                let mut object = Self { $body, ..Self::default() };
                 object.metadata.name = Some(name.to_owned());
                 object
             }
@@ -138,7 +141,7 @@ macro_rules! resource {
                 object.serialize_field("apiVersion", concat!($group, "/", $version))?;
                 object.serialize_field("kind", stringify!($kind))?;
                 object.serialize_field("metadata", &self.metadata)?;
-                object.serialize_field("spec", &self.spec)?;
+                object.serialize_field(stringify!($body), &self.$body)?;
                 $(
                     if let Some(status) = &self.status {
                         let status: &$status = status;
@@ -182,8 +185,8 @@ macro_rules! resource {
                     plural: $plural,
                     scope: stringify!($scope),
                     description: concat!($($doc, "\n"),*),
-                    body: crate::api::definition::Body::Spec,
-                    spec: crate::api::definition::schema_of::<$spec>,
+                    body: resource!(@body $($fields)?),
+                    spec: resource!(@schema $spec $(, $fields)?),
                     status: resource!(@status $($status)?),
                     short_names: &[$($($short),*)?],
                     categories: &[$($($category),*)?],
@@ -194,6 +197,10 @@ macro_rules! resource {
     };
     (@scope Namespaced) => { kube::core::NamespaceResourceScope };
     (@scope Cluster) => { kube::core::ClusterResourceScope };
+    (@body) => { crate::api::definition::Body::Spec };
+    (@body $fields:ty) => { crate::api::definition::Body::Fields };
+    (@schema $spec:ty) => { crate::api::definition::schema_of::<$spec> };
+    (@schema $spec:ty, $fields:ty) => { crate::api::definition::schema_of::<$fields> };
     (@status) => { None };
     (@status $status:ty) => { Some(crate::api::definition::schema_of::<$status>) };
 }
