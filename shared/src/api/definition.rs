@@ -27,39 +27,28 @@ pub struct Column {
 impl Column {
     /// Makes a column with a string.
     pub const fn text(name: &'static str, path: &'static str) -> Self {
-        Self {
-            name,
-            kind: "string",
-            path,
-            wide: false,
-        }
+        Self::of("string", name, path)
     }
 
     /// Makes the column with the age of the object.
     pub const fn age(name: &'static str) -> Self {
-        Self {
-            name,
-            kind: "date",
-            path: ".metadata.creationTimestamp",
-            wide: false,
-        }
+        Self::date(name, ".metadata.creationTimestamp")
     }
 
     /// Makes a column with a whole number.
     pub const fn integer(name: &'static str, path: &'static str) -> Self {
-        Self {
-            name,
-            kind: "integer",
-            path,
-            wide: false,
-        }
+        Self::of("integer", name, path)
     }
 
     /// Makes a column with a time, shown as the time that has passed since.
     pub const fn date(name: &'static str, path: &'static str) -> Self {
+        Self::of("date", name, path)
+    }
+
+    const fn of(kind: &'static str, name: &'static str, path: &'static str) -> Self {
         Self {
             name,
-            kind: "date",
+            kind,
             path,
             wide: false,
         }
