@@ -25,16 +25,7 @@ pub fn health(object: &Value) -> Result<Option<bool>, Error> {
             count(object, &["status", "currentHealthy"])?
                 >= count(object, &["status", "desiredHealthy"])?
         }
-        Some(
-            Kind::Job
-            | Kind::CronJob
-            | Kind::ServiceAccount
-            | Kind::Secret
-            | Kind::PersistentVolume
-            | Kind::HorizontalPodAutoscaler
-            | Kind::ServiceImport,
-        )
-        | None => return Ok(None),
+        _ => return Ok(None),
     };
     Ok(Some(healthy))
 }
