@@ -1,6 +1,5 @@
-//! Makes the tasks of the registration: the Cluster, its cache, and the id of the fleet.
+//! Makes the tasks of the registration: the Cluster, and the id of the fleet.
 
-use futures::future::BoxFuture;
 use muster_shared::capacity::default_models;
 use muster_shared::client::{self, Limits, Profile};
 
@@ -8,12 +7,6 @@ use super::context::Context;
 use super::tasks::Made;
 use crate::fleet_id::Finder;
 use crate::join::{self, Registration, Telling};
-
-/// Follows the Cluster of the member.
-pub(super) fn cluster_informer(context: &Context) -> BoxFuture<'static, ()> {
-    let shutdown = context.base.shutdown.clone();
-    Box::pin(context.clusters.clone().run(shutdown))
-}
 
 /// Registers the member. A final refusal ends the agent, and is sent through `context.refused`.
 pub(super) fn registration(context: &Context) -> Made {

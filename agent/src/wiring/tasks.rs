@@ -80,7 +80,8 @@ const TASKS: [Task; 25] = [
     // The first that is made: it holds all requests to the fleet API until a server was chosen.
     task("fleet server", Phase::Start, access::fleet_server),
     task("cluster informer", Phase::Registered, |context| {
-        Ok(registration::cluster_informer(context))
+        let shutdown = context.base.shutdown.clone();
+        Ok(Box::pin(context.clusters.clone().run(shutdown)))
     })
     .hosted(Phase::Start),
     task("registration", Phase::Start, registration::registration),
@@ -150,7 +151,8 @@ const TASKS: [Task; 25] = [
     })
     .only_if(uses_works),
     task("work informer", Phase::Member, |context| {
-        Ok(works::work_informer(context))
+        let shutdown = context.base.shutdown.clone();
+        Ok(Box::pin(context.works.clone().run(shutdown)))
     })
     .only_if(uses_works)
     .hosted(Phase::Member),

@@ -256,9 +256,3 @@ pub(super) fn interpreters(context: &Context) -> BoxFuture<'static, ()> {
         );
     })
 }
-
-/// Follows the Works of the member.
-pub(super) fn work_informer(context: &Context) -> BoxFuture<'static, ()> {
-    let shutdown = context.base.shutdown.clone();
-    Box::pin(context.works.clone().run(shutdown))
-}
