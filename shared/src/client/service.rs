@@ -237,20 +237,30 @@ mod tests {
         (Client::new(api, "default"), arrived, answers)
     }
 
+    fn service(
+        api: Client,
+        traffic: Traffic,
+        priority: Priority,
+        places: &Arc<Semaphore>,
+    ) -> Switched {
+        Switched {
+            current: watch::Sender::new(api).subscribe(),
+            bucket: Arc::new(Bucket::new(Limits::NONE)),
+            traffic,
+            priority,
+            places: Some(Arc::clone(places)),
+            gate: watch::Sender::new(Gate::Open).subscribe(),
+            api: "fleet",
+            server_clock: Arc::default(),
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn no_more_requests_are_in_flight_than_there_are_places() {
         let (client, arrived, answers) = patient_api();
         let places = Arc::new(Semaphore::new(2));
-        let service = Switched {
-            current: watch::Sender::new(client).subscribe(),
-            bucket: Arc::new(Bucket::new(Limits::NONE)),
-            traffic: Traffic::default(),
-            priority: Priority::Placement,
-            places: Some(Arc::clone(&places)),
-            gate: watch::Sender::new(Gate::Open).subscribe(),
-            api: "fleet",
-            server_clock: Arc::default(),
-        };
+        let (traffic, priority) = (Traffic::default(), Priority::Placement);
+        let service = service(client, traffic, priority, &places);
         let mut requests = tokio::task::JoinSet::new();
         for _ in 0..5 {
             requests.spawn(service.clone().call(Request::new(Body::empty())));
@@ -286,16 +296,7 @@ mod tests {
         };
         let traffic = Traffic::default();
         let _never_pauses = traffic.enter(Priority::Placement);
-        let service = Switched {
-            current: watch::Sender::new(api).subscribe(),
-            bucket: Arc::new(Bucket::new(Limits::NONE)),
-            traffic,
-            priority: Priority::Event,
-            places: Some(Arc::new(Semaphore::new(32))),
-            gate: watch::Sender::new(Gate::Open).subscribe(),
-            api: "fleet",
-            server_clock: Arc::default(),
-        };
+        let service = service(api, traffic, Priority::Event, &Arc::new(Semaphore::new(32)));
         let shutdown = tokio_util::sync::CancellationToken::new();
         let client = Client::new(service, "default");
         let (events, delivery) = crate::events::Events::new(client, "test", shutdown.clone());
