@@ -1,6 +1,8 @@
 //! The clusters that a command is about, named or selected as kubectl's users name and select
 //! objects.
 
+use std::collections::BTreeSet;
+
 use anyhow::{bail, ensure};
 use clap::{Arg, Args};
 use kube::ResourceExt;
@@ -126,14 +128,19 @@ impl Clusters {
         self.names_by(client).await
     }
 
-    /// Returns the names of the clusters that an order is about; `None` if none is named.
+    /// Returns the names of the clusters that an order is about, each once, in their order; `None`
+    /// if none is named.
     ///
     /// # Errors
     /// As [`Self::names_by`], and where a selector matches no cluster.
     pub async fn ordered(&self, client: &Client) -> anyhow::Result<Option<Vec<String>>> {
-        let names = self.names_by(client).await?;
+        let mut names = self.names_by(client).await?;
         if let (Some([]), Some(selector)) = (names.as_deref(), &self.selector) {
             bail!("{}", nobody(selector));
+        }
+        if let Some(names) = &mut names {
+            let mut known = BTreeSet::new();
+            names.retain(|it| known.insert(it.clone()));
         }
         Ok(names)
     }
@@ -206,6 +213,8 @@ mod tests {
         assert_eq!(found.unwrap(), ["m1", "m2"]);
         assert!(asked.lock()[0].contains("labelSelector=region+in+%28eu%29"));
         assert_eq!(of(&[], None).await.unwrap(), None);
+        let found = of(&["m2", "m1", "m2"], None).await.unwrap();
+        assert_eq!(found.unwrap(), ["m2", "m1"]);
         for (words, selector, part) in [
             (&[][..], Some("region=asia"), "no Cluster has labels"),
             (&["m1"], Some("region=eu"), "not m1 and -l region=eu"),

@@ -14,7 +14,7 @@ use muster_shared::settings::Duration;
 use muster_shared::taints::{NO_EXECUTE, NO_SCHEDULE, is_drain};
 
 use super::follow::follow;
-use super::order::{self, Before, Order, once};
+use super::order::{self, Before, Order};
 use super::preview::{Preview, preview};
 use super::progress::End;
 use crate::author::Why;
@@ -100,7 +100,7 @@ pub(super) async fn carry_out(
     options: &Options,
 ) -> anyhow::Result<Reply> {
     let chosen = options.clusters.ordered(client).await?;
-    let names = &once(&chosen.unwrap_or_default());
+    let names = &chosen.unwrap_or_default();
     let mut is_resumed = false;
     for name in names {
         let cluster = find_cluster(client, name).await?;

@@ -1,6 +1,5 @@
 //! Changes of Clusters: read, compare, one patch on the version that was read.
 
-use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use anyhow::{Context as _, bail};
@@ -152,13 +151,6 @@ pub(super) fn held(names: &[String], now: Timestamp) -> String {
     json!(pause.fields()).to_string()
 }
 
-/// Names, each once, in their order.
-pub(super) fn once(names: &[String]) -> Vec<String> {
-    let mut known = BTreeSet::new();
-    let each = names.iter().filter(|it| known.insert(*it));
-    each.cloned().collect()
-}
-
 /// Gives an order to clusters; returns the answer.
 pub(super) async fn give(
     client: &Client,
@@ -166,24 +158,23 @@ pub(super) async fn give(
     order: &Order,
     author: &Author,
 ) -> anyhow::Result<String> {
-    let names = once(names);
     // All or none, as far as that can be known before: a typing error must not leave half an order.
-    for name in &names {
+    for name in names {
         find_cluster(client, name).await?;
     }
     // One time for all, so that no order is older than what it brings, and its steps are one.
     let now = ServerTime::ask(client).await.now();
-    let (held, given) = (held(&names, now), author.order(order.name, now));
+    let (held, given) = (held(names, now), author.order(order.name, now));
     if names.len() > 1 {
         // A short pause is nobody's order.
         let given = (order.before == Some(Before::KeepAway)).then_some(&given);
-        for name in &names {
+        for name in names {
             let first = |cluster: &Cluster| Ok(order.first(cluster, &held, now));
             change(client, name, given, first).await?;
         }
     }
     let mut told = String::new();
-    for name in &names {
+    for name in names {
         // A new reason for an order that stands is recorded as well.
         let explains = !order.add.is_empty() && !given.reason.is_empty();
         let last = |cluster: &Cluster| {

@@ -16,7 +16,7 @@ use muster_shared::settings::Duration;
 use muster_shared::write::patch_params;
 use serde_json::json;
 
-use super::order::{change, half, once};
+use super::order::{change, half};
 use super::server_time::ServerTime;
 use crate::author::Why;
 use crate::chosen::Clusters;
@@ -88,7 +88,6 @@ pub(super) async fn carry_out(client: &Client, options: &Options) -> anyhow::Res
         ));
     };
     let mut told = String::new();
-    let names = once(&names);
     for name in &names {
         find_cluster(client, name).await?;
     }
@@ -177,7 +176,6 @@ pub(super) async fn resume(client: &Client, options: &Resuming) -> anyhow::Resul
         );
     };
     let mut told = String::new();
-    let names = once(&names);
     for name in &names {
         find_cluster(client, name).await?;
     }

@@ -17,7 +17,7 @@ use muster_shared::taints::{
 };
 use serde_json::json;
 
-use super::order::{change, half, held, hold, let_go, once};
+use super::order::{change, half, held, hold, let_go};
 use super::server_time::ServerTime;
 use crate::author::Why;
 use crate::chosen::{Clusters, selector, word};
@@ -272,7 +272,7 @@ fn changed_by(
 pub(super) async fn carry_out(client: &Client, options: &Options) -> anyhow::Result<String> {
     let (clusters, edits) = options.read()?;
     let names = clusters.ordered(client).await?;
-    let names = once(&names.context("no cluster is named: write its name before the taint")?);
+    let names = names.context("no cluster is named: write its name before the taint")?;
     // All or none, as far as that can be known before.
     let mut changes = Vec::new();
     for name in &names {

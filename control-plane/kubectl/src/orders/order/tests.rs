@@ -82,7 +82,7 @@ fn api(clusters: &[Value]) -> (Client, Arc<Mutex<Vec<Vec<Cluster>>>>) {
 }
 
 fn names() -> Vec<String> {
-    ["m1", "m2", "m3", "m1"].map(str::to_owned).to_vec()
+    ["m1", "m2", "m3"].map(str::to_owned).to_vec()
 }
 
 fn fleet(taints: &Value) -> Vec<Value> {
