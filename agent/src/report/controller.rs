@@ -87,6 +87,7 @@ pub struct Reporter {
 }
 
 /// State between two reports.
+#[derive(Default)]
 struct Memories {
     ready: Option<Memory>,
     steady: Steady,
@@ -108,15 +109,9 @@ impl Memories {
     /// Makes the state of a process that starts now.
     fn new(now: Timestamp) -> Self {
         Self {
-            ready: None,
-            steady: Steady::default(),
-            resumed: false,
             started: now,
             reachable_at: now,
-            expectations: Expectations::default(),
-            written_at: None,
-            verbs: Verbs::default(),
-            models_fault: None,
+            ..Self::default()
         }
     }
 

@@ -26,9 +26,10 @@ pub(in crate::watch) enum NoList {
 }
 
 /// Position of the next byte.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum At {
     /// Before the list.
+    #[default]
     Start,
     /// Before a key of the list, or its end.
     Key,
@@ -56,7 +57,7 @@ enum Of {
 }
 
 /// The state between two pieces of the text.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(in crate::watch) struct Splitter {
     at: At,
     /// Brackets and braces that are open within the present value.
@@ -75,13 +76,8 @@ impl Splitter {
     /// Makes a splitter before the first byte. No value of more than `longest` bytes is taken.
     pub(in crate::watch) fn new(longest: usize) -> Self {
         Self {
-            at: At::Start,
-            depth: 0,
-            quoted: false,
-            escaped: false,
-            taken: Vec::new(),
             longest,
-            listed: false,
+            ..Self::default()
         }
     }
 
