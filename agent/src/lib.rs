@@ -90,7 +90,7 @@ mod fleet_server;
 mod health;
 mod heartbeat;
 mod join;
-pub mod measures;
+mod measures;
 mod records;
 mod report;
 pub mod settings;
@@ -154,7 +154,6 @@ async fn start(settings: Settings) -> anyhow::Result<()> {
     telemetry::log(settings.log_format, &settings.log_filter)?;
     muster_shared::settings::warn_of_unknown_variables::<Settings>();
     let metrics = telemetry::metrics()?;
-    telemetry::describe(measures::SECTIONS);
     measures::show_version();
     let shutdown = CancellationToken::new();
     muster_shared::clock::spawn(tasks::stop_on_signal(shutdown.clone()));

@@ -128,7 +128,6 @@ mod definitions;
 mod deviations;
 pub mod fleet;
 pub mod fleet_api;
-mod measures;
 pub mod movement;
 pub mod notices;
 pub mod propagation;
@@ -180,9 +179,6 @@ async fn start(settings: Settings) -> anyhow::Result<()> {
     telemetry::log(settings.log_format, &settings.log_filter)?;
     muster_shared::settings::warn_of_unknown_variables::<Settings>();
     let metrics = telemetry::metrics()?;
-    telemetry::describe(measures::SECTIONS);
-    // Agents of members without one are tasks of this process.
-    telemetry::describe(muster_agent::measures::SECTIONS);
     let shutdown = CancellationToken::new();
     tokio::spawn(tasks::stop_on_signal(shutdown.clone()));
     run(settings, Some(metrics), shutdown).await

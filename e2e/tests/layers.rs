@@ -94,7 +94,6 @@ const AGENT: Floors = &[
 
 /// What all controllers share lies at the bottom, what people talk to at the top.
 const CONTROL_PLANE: Floors = &[
-    &["measures"],
     &["deviations"],
     &["settings"],
     &["definitions"],

@@ -10,8 +10,6 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::field::MakeExt as _;
 use tracing_subscriber::fmt::format::{Writer, debug_fn};
 
-pub use listed::{Metric, Section, counter, describe, gauge, histogram};
-
 mod listed;
 
 /// Format of log lines.
@@ -187,7 +185,7 @@ pub fn metrics() -> Result<PrometheusHandle, Error> {
         builder = builder.set_buckets_for_metric(name, &FAILOVER_SECONDS)?;
     }
     let handle = builder.install_recorder()?;
-    describe(SECTIONS);
+    listed::describe();
     Ok(handle)
 }
 
@@ -231,83 +229,6 @@ impl Gauges {
         self.shown = shown;
     }
 }
-
-/// Metrics of every program.
-pub const SECTIONS: &[Section] = &[Section {
-    title: "Both programs: own health",
-    metrics: &[
-        gauge(
-            "muster_leader",
-            &["lease"],
-            "1 for the replica that acts, else 0",
-        ),
-        gauge(
-            "muster_task_up",
-            &["task"],
-            "1 while a long-running part of the process runs, else 0",
-        ),
-        gauge(
-            "muster_queue_depth",
-            &["queue"],
-            "Keys that wait in a work queue, those that back off included",
-        ),
-        counter(
-            "muster_queue_retries_total",
-            &["queue"],
-            "Keys that failed and are tried again",
-        ),
-        counter(
-            "muster_events_dropped_total",
-            &[],
-            "Kubernetes events that were not published because too many waited or the API refused them",
-        ),
-        counter(
-            "muster_api_requests_total",
-            &["api", "method", "code"],
-            "Requests to an API by the code of the answer, `none` where there was no answer",
-        ),
-        histogram(
-            "muster_api_request_duration_seconds",
-            &["api", "method"],
-            "Time from a request to the head of its answer",
-        ),
-        counter(
-            "muster_watch_errors_total",
-            &["resource"],
-            "Lists and watches that failed and were begun again",
-        ),
-        counter(
-            "muster_watch_rejected_objects_total",
-            &["resource"],
-            "Objects that did not decode and were stepped over",
-        ),
-        gauge(
-            "muster_client_certificate_remaining_seconds",
-            &["api"],
-            "Validity left of the client certificate for an API; negative once it has expired",
-        ),
-        gauge(
-            "muster_client_token_remaining_seconds",
-            &["api"],
-            "Validity left of the bearer token for an API, where it names its end; negative once it has expired",
-        ),
-        gauge(
-            "muster_client_connection_verified",
-            &["api"],
-            "1 when the connection to an API is encrypted and the server's certificate verified, else 0",
-        ),
-        counter(
-            "muster_server_connections_cut_total",
-            &[],
-            "Connections that the program's own servers cut because too many were open",
-        ),
-        histogram(
-            "muster_interpreter_webhook_duration_seconds",
-            &["operation", "result: success, error"],
-            "Time of a request to an interpreter webhook",
-        ),
-    ],
-}];
 
 #[cfg(test)]
 mod tests {

@@ -1,114 +1,61 @@
-//! Lists of metrics: `/metrics` describes each metric from them, and the tables of the manual
-//! (`.github/manual/metrics.md`) are written from them.
+//! The list of metrics: the tables of the manual, whose meanings `/metrics` shows.
 
-use std::fmt::Write as _;
-
-/// Kind of a metric, as Prometheus names it.
-#[derive(Clone, Copy, Debug)]
-enum Kind {
-    Counter,
-    Gauge,
-    Histogram,
-}
-
-/// Metric with what people read about it.
-#[derive(Clone, Copy, Debug)]
-pub struct Metric {
-    /// Name in `/metrics`.
-    pub name: &'static str,
-    kind: Kind,
-    /// Labels, each with what it can be where that is a short list: `result: success, error`.
-    labels: &'static [&'static str],
-    meaning: &'static str,
-}
-
-/// Returns a counter.
-pub const fn counter(
-    name: &'static str,
-    labels: &'static [&'static str],
-    meaning: &'static str,
-) -> Metric {
-    Metric {
-        name,
-        kind: Kind::Counter,
-        labels,
-        meaning,
-    }
-}
-
-/// Returns a gauge.
-pub const fn gauge(
-    name: &'static str,
-    labels: &'static [&'static str],
-    meaning: &'static str,
-) -> Metric {
-    Metric {
-        name,
-        kind: Kind::Gauge,
-        labels,
-        meaning,
-    }
-}
-
-/// Returns a histogram.
-pub const fn histogram(
-    name: &'static str,
-    labels: &'static [&'static str],
-    meaning: &'static str,
-) -> Metric {
-    Metric {
-        name,
-        kind: Kind::Histogram,
-        labels,
-        meaning,
-    }
-}
-
-/// Metrics that stand under one heading of the manual.
-#[derive(Clone, Copy, Debug)]
-pub struct Section {
-    /// Heading.
-    pub title: &'static str,
-    /// Metrics in the order of the table.
-    pub metrics: &'static [Metric],
-}
-
-impl Section {
-    /// Returns the heading and the table in Markdown.
-    pub fn markdown(&self) -> String {
-        let mut text = format!(
-            "## {}\n\n| name | kind | labels | meaning |\n|---|---|---|---|\n",
-            self.title
-        );
-        for metric in self.metrics {
-            let labels: Vec<String> = metric.labels.iter().map(|it| label(it)).collect();
-            let kind = match metric.kind {
-                Kind::Counter => "counter",
-                Kind::Gauge => "gauge",
-                Kind::Histogram => "histogram",
-            };
-            let (name, labels, meaning) = (metric.name, labels.join("; "), metric.meaning);
-            // A `String` takes every text.
-            let _ = writeln!(text, "| `{name}` | {kind} | {labels} | {meaning} |");
-        }
-        text
-    }
-}
-
-fn label(text: &str) -> String {
-    match text.split_once(": ") {
-        Some((name, values)) => format!("`{name}`: {values}"),
-        None => format!("`{text}`"),
-    }
-}
+/// The page of the manual that lists the metrics of all programs. `.ci/charts/test_monitoring.py`
+/// compares it with the code.
+const PAGE: &str = include_str!("../../../.github/manual/metrics.md");
 
 /// Registers the meanings of metrics: they stand beside them in `/metrics`.
-pub fn describe(sections: &[Section]) {
-    for metric in sections.iter().flat_map(|section| section.metrics) {
-        match metric.kind {
-            Kind::Counter => metrics::describe_counter!(metric.name, metric.meaning),
-            Kind::Gauge => metrics::describe_gauge!(metric.name, metric.meaning),
-            Kind::Histogram => metrics::describe_histogram!(metric.name, metric.meaning),
+pub(super) fn describe() {
+    for (name, kind, meaning) in listed(PAGE) {
+        match kind {
+            "counter" => metrics::describe_counter!(name, meaning),
+            "gauge" => metrics::describe_gauge!(name, meaning),
+            "histogram" => metrics::describe_histogram!(name, meaning),
+            _ => {}
         }
+    }
+}
+
+/// Returns the metrics in the tables of a page, each with its name, its kind and its meaning.
+fn listed(page: &str) -> impl Iterator<Item = (&str, &str, &str)> {
+    page.lines().filter_map(|line| {
+        let row = line.strip_prefix("| `")?.strip_suffix(" |")?;
+        let mut cells = row.split(" | ");
+        let name = cells.next()?.strip_suffix('`')?;
+        let (kind, _labels, meaning) = (cells.next()?, cells.next()?, cells.next()?);
+        Some((name, kind, meaning))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_row_of_the_manual_is_a_metric_of_a_known_kind_and_its_only_one() {
+        let mut names = BTreeSet::new();
+        for (name, kind, meaning) in listed(PAGE) {
+            assert!(names.insert(name), "{name} is listed twice");
+            let is_known = ["counter", "gauge", "histogram"].contains(&kind);
+            assert!(is_known && !meaning.is_empty(), "{name}: {kind}, {meaning}");
+        }
+        let rows = PAGE.lines().filter(|line| line.starts_with("| `"));
+        assert_eq!(names.len(), rows.count());
+        assert!(!names.is_empty());
+    }
+
+    #[test]
+    fn a_row_may_have_labels_with_their_values_or_none() {
+        let page = "| name | kind | labels | meaning |\n|---|---|---|---|\n\
+                    | `a_total` | counter | `kind`; `result`: moved, held | Moves |\n\
+                    | `b` | gauge |  | 1 while `a` is true, else 0 |\n";
+        let found: Vec<_> = listed(page).collect();
+        let expected = [
+            ("a_total", "counter", "Moves"),
+            ("b", "gauge", "1 while `a` is true, else 0"),
+        ];
+        assert_eq!(found, expected);
     }
 }
