@@ -26,24 +26,11 @@ pub enum Step {
 }
 
 impl Step {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Lease => "lease",
-            Self::Probe => "probe",
-            Self::Version => "version",
-            Self::Discovery => "discovery",
-            Self::Nodes => "nodes",
-            Self::Pods => "pods",
-            Self::Status => "status",
-            Self::Credentials => "credentials",
-            Self::Certificate => "certificate",
-        }
-    }
-
     /// Records a success.
     pub fn succeeded(self, at: Timestamp) {
-        metrics::gauge!("muster_last_success_timestamp_seconds", "step" => self.name())
-            .set(seconds(at));
+        // The series have the names of the variants.
+        let step = format!("{self:?}").to_lowercase();
+        metrics::gauge!("muster_last_success_timestamp_seconds", "step" => step).set(seconds(at));
     }
 }
 
