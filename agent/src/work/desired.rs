@@ -1,27 +1,13 @@
 //! Desired state of an object in the member: the manifest of a Work with the fleet's labels and
 //! annotations.
 
+use muster_interpreter::prune_server_fields;
 use muster_shared::k8s::GroupVersionKind;
 use muster_shared::merge::object_in;
-use muster_shared::names::{annotation, label};
+use muster_shared::names::{annotation, label, namespaced_key};
 use serde_json::{Map, Value, json};
 
 use super::ownership::Origin;
-
-/// Metadata that belongs to the API server or to other writers in the member, even if the manifest
-/// has it.
-const NEVER_SENT: [&str; 10] = [
-    "creationTimestamp",
-    "deletionGracePeriodSeconds",
-    "deletionTimestamp",
-    "finalizers",
-    "generation",
-    "managedFields",
-    "ownerReferences",
-    "resourceVersion",
-    "selfLink",
-    "uid",
-];
 
 /// Reason why a manifest cannot be applied.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -132,11 +118,7 @@ impl ObjectKey {
 
     /// Returns `namespace/name`, or the name alone if there is no namespace.
     pub fn path(&self) -> String {
-        if self.namespace.is_empty() {
-            self.name.clone()
-        } else {
-            format!("{}/{}", self.namespace, self.name)
-        }
+        namespaced_key(&self.namespace, &self.name)
     }
 
     /// Returns the keys that a manifest may have for an object: with the namespace where the server
@@ -189,10 +171,11 @@ impl std::fmt::Display for ObjectKey {
 /// copy of an object in some member.
 pub fn desired(manifest: &Value, work: Origin<'_>, fleet: Option<&str>) -> Value {
     let mut desired = manifest.clone();
+    // They belong to the API server or to other writers in the member.
+    prune_server_fields(&mut desired);
     let Some(object) = desired.as_object_mut() else {
         return desired;
     };
-    object.remove("status");
     leave_open(object);
     if is_aggregated(object) {
         object.remove("rules");
@@ -201,7 +184,7 @@ pub fn desired(manifest: &Value, work: Origin<'_>, fleet: Option<&str>) -> Value
     let Some(metadata) = metadata.as_object_mut() else {
         return desired;
     };
-    metadata.retain(|key, value| !NEVER_SENT.contains(&key.as_str()) && !value.is_null());
+    metadata.retain(|_, value| !value.is_null());
     let metadata = &mut desired["metadata"];
     object_in(metadata, "labels")[label::MANAGED] = json!("true");
     let annotations = object_in(metadata, "annotations");
