@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use muster_control_plane::clusters::taint::default_tolerations::DefaultTolerations;
 use muster_control_plane::fleet::binding::BindingKey;
-use muster_control_plane::movement::eviction::explain::{CONDITION, has_completed};
+use muster_control_plane::movement::eviction::explain::{CONDITION, STRANDED, has_completed};
 use muster_control_plane::movement::eviction::inputs;
 use muster_control_plane::movement::eviction::judge::{Judgement, Switches, judge};
 use muster_shared::api::any_binding::AnyBinding;
@@ -20,8 +20,6 @@ use super::preview::Line;
 use crate::follow::{Deleted, Stopped};
 use crate::table::indented;
 
-/// Reasons of the condition for which a workload stays although it is to leave.
-const STUCK: [&str; 3] = ["NowhereToGo", "StateNotPreserved", "NotFenced"];
 /// Reason of the condition while too many clusters have failed.
 const STOPPED: &str = "StoppedByThreshold";
 /// Characters of the bar.
@@ -196,7 +194,7 @@ pub(super) fn count(
             }
             let condition = conditions::get(&binding.status().conditions, CONDITION);
             match condition.filter(|it| it.status == conditions::TRUE) {
-                Some(it) if STUCK.contains(&it.reason.as_str()) => progress.stuck.push(Line {
+                Some(it) if STRANDED.contains(&it.reason.as_str()) => progress.stuck.push(Line {
                     why: Some(it.message.clone()),
                     ..Line::new(binding, name)
                 }),
