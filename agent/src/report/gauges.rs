@@ -46,13 +46,8 @@ pub fn show(cluster: &Cluster) {
             if let Some(quantity) = sum.get(resource)
                 && let Ok(quantity) = Quantity::from_wire(quantity)
             {
-                set(gauge, units(quantity));
+                set(gauge, quantity.units());
             }
         }
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a gauge is read by people")]
-fn units(quantity: Quantity) -> f64 {
-    quantity.nano() as f64 / 1e9
 }

@@ -122,6 +122,12 @@ impl Quantity {
         saturate(divide_away(self.nano, NANO))
     }
 
+    /// Returns units as a number for people, such as that of a gauge.
+    #[expect(clippy::cast_precision_loss, reason = "a gauge is read by people")]
+    pub fn units(self) -> f64 {
+        self.nano as f64 / 1e9
+    }
+
     /// Returns thousandths, rounded away from zero as by Go's `MilliValue`, and saturating where
     /// that wraps.
     pub fn milli_value(self) -> i64 {

@@ -98,17 +98,12 @@ fn figures(cluster: &Cluster, lease: Option<&Lease>, now: Timestamp) -> Vec<(Ser
             for resource in ["cpu", "memory", "pods"] {
                 let quantity = sum.get(resource).map(Quantity::from_wire);
                 if let Some(Ok(quantity)) = quantity {
-                    add(gauge, Some(("resource", resource)), units(quantity));
+                    add(gauge, Some(("resource", resource)), quantity.units());
                 }
             }
         }
     }
     figures
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a gauge is read by people")]
-fn units(quantity: Quantity) -> f64 {
-    quantity.nano() as f64 / 1e9
 }
 
 #[cfg(test)]
