@@ -171,21 +171,7 @@ impl Applier {
             if !self.may_go_on(cached, after) {
                 return Ok(CUT_OFF);
             }
-            let outcome = match self.place(manifest, ordinal).await {
-                Ok((key, place)) => {
-                    let place = first.entry(place.object()).or_insert(ordinal);
-                    if *place == ordinal {
-                        self.ensure_applied(&work, &key, manifest).await
-                    } else {
-                        Err(object::Error::Twice {
-                            ordinal,
-                            first: *place,
-                            object: key.to_string(),
-                        })
-                    }
-                }
-                Err(error) => Err(error),
-            };
+            let outcome = self.apply_once(&work, manifest, ordinal, &mut first).await;
             match outcome {
                 Ok(change) => changed |= change != Change::None,
                 // A webhook has to say which fields the member keeps.
@@ -255,6 +241,27 @@ impl Applier {
             self.events.warn(&*work, "SyncFailed", note);
         }
         Err(Error::Objects(failure))
+    }
+
+    /// Makes the object of a manifest as that wants it, unless an earlier one of the Work means the
+    /// same object.
+    async fn apply_once(
+        &self,
+        work: &Work,
+        manifest: &Value,
+        ordinal: usize,
+        first: &mut HashMap<(String, String, String, String), usize>,
+    ) -> Result<Change, object::Error> {
+        let (key, place) = self.place(manifest, ordinal).await?;
+        let place = *first.entry(place.object()).or_insert(ordinal);
+        if place == ordinal {
+            return self.ensure_applied(work, &key, manifest).await;
+        }
+        Err(object::Error::Twice {
+            ordinal,
+            first: place,
+            object: key.to_string(),
+        })
     }
 
     /// Returns the key of a manifest, and the key under which the member stores the object.
