@@ -46,7 +46,7 @@ pub fn show(cluster: &Cluster) {
             if let Some(quantity) = sum.get(resource)
                 && let Ok(quantity) = Quantity::from_wire(quantity)
             {
-                set(gauge, quantity.units());
+                set(gauge, quantity.as_f64());
             }
         }
     }

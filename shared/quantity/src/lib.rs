@@ -124,7 +124,7 @@ impl Quantity {
 
     /// Returns units as a number for people, such as that of a gauge.
     #[expect(clippy::cast_precision_loss, reason = "a gauge is read by people")]
-    pub fn units(self) -> f64 {
+    pub fn as_f64(self) -> f64 {
         self.nano as f64 / 1e9
     }
 

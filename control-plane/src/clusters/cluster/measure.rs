@@ -98,7 +98,7 @@ fn figures(cluster: &Cluster, lease: Option<&Lease>, now: Timestamp) -> Vec<(Ser
             for resource in ["cpu", "memory", "pods"] {
                 let quantity = sum.get(resource).map(Quantity::from_wire);
                 if let Some(Ok(quantity)) = quantity {
-                    add(gauge, Some(("resource", resource)), quantity.units());
+                    add(gauge, Some(("resource", resource)), quantity.as_f64());
                 }
             }
         }

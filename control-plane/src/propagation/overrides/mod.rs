@@ -24,6 +24,8 @@ mod fuzz;
 
 pub use self::apply::{Applied, apply};
 pub use self::containers::path_of_containers;
-pub use self::limits::{DEEPEST_MANIFEST, check, shallow};
+#[cfg(test)]
+pub use self::limits::DEEPEST_MANIFEST;
+pub use self::limits::{check, shallow};
 pub use self::pointer::fault as pointer_fault;
 pub use self::select::{Policies, Selected, concerns};
