@@ -160,7 +160,7 @@ fn lost_state(spec: &ResourceBindingSpec) -> Option<String> {
     };
     let meant = spec.clusters.iter().find(is_meant)?;
     Some(format!(
-        "the new copy in {} gets none of the old one's state: statePreservation hands it on only where a workload has one target",
+        "the new copy in {} gets none of the old one's state: statePreservation passes it on only where a workload has one target",
         meant.name
     ))
 }

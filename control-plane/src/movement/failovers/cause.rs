@@ -65,7 +65,7 @@ pub fn trouble(cluster: &Cluster, heard: Option<Timestamp>, now: Timestamp) -> O
             (CauseType::ClusterUnreachable, heard.unwrap_or(changed))
         };
         let message = match times.silent_since {
-            Some(_) => format!("silent: its agent was heard for the last time at {since:.0}"),
+            Some(_) => format!("silent: its agent last renewed its lease at {since:.0}"),
             None => format!("{}: {}", ready.reason, ready.message),
         };
         (kind, message, since)
