@@ -118,7 +118,7 @@ pub use crate::wiring::{Connections, Hosted};
 pub const COMPONENT: &str = "muster-agent";
 
 /// Time for which an agent that may not join says so in `/readyz` before it ends. The kubelet
-/// starts it again then, and the agent looks whether it may join meanwhile.
+/// starts it again then, and the agent checks whether it may join by then.
 const REFUSAL_SHOWN: Duration = Duration::from_secs(30);
 
 /// Runs the program: reads arguments and environment, and runs until a signal to stop.

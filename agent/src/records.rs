@@ -43,7 +43,7 @@ impl<R: Serialize + DeserializeOwned> Records<R> {
     /// # Errors
     /// When it cannot be read, or says what this version does not understand: a record that was
     /// damaged is not one that never was. A "not found" that does not name the record is an error,
-    /// too: it may be that of a proxy before the member, and tells nothing of the record.
+    /// too: it may be that of a proxy before the member, and says nothing about the record.
     pub async fn read(&self) -> Result<Option<R>, String> {
         let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.namespace);
         let found = within(client::get_opt(&api, &self.name)).await?;

@@ -118,7 +118,7 @@ fn reflected() -> usize {
     })
 }
 
-/// A server that has one list, whose first watch it ends for want of history, and no news.
+/// A server that has one list, whose first watch it ends for want of history, and no changes.
 struct Server {
     list: String,
     watches: AtomicUsize,

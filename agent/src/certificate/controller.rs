@@ -81,8 +81,8 @@ impl Error {
 enum Stage {
     /// No renewal is under way.
     Idle,
-    /// A signing request has no answer yet. `told` says whether that was reported.
-    Asked { request: Asked, told: bool },
+    /// A signing request has no answer yet. `reported` says whether that was reported.
+    Asked { request: Asked, reported: bool },
     /// A certificate was issued, and is not stored in the Secret yet.
     Issued(Issued),
 }
@@ -289,8 +289,8 @@ impl Rotation {
         let subject = document.chain.first().map(|leaf| leaf.subject.clone());
         let subject = subject.unwrap_or_default();
         let request = Asked::ask(&self.requests(), &self.cluster, &subject, life).await?;
-        let told = false;
-        Ok(Stage::Asked { request, told })
+        let reported = false;
+        Ok(Stage::Asked { request, reported })
     }
 
     async fn look_for_the_answer(
@@ -298,7 +298,7 @@ impl Rotation {
         stage: &mut Stage,
         document: &Document,
     ) -> Result<Duration, Error> {
-        let Stage::Asked { request, told } = stage else {
+        let Stage::Asked { request, reported } = stage else {
             return Ok(ASK);
         };
         match request.answer(&self.requests(), &document.chain).await {
@@ -308,9 +308,9 @@ impl Rotation {
                 Ok(Duration::ZERO)
             }
             Ok(None) if request.since.elapsed() < PATIENCE => Ok(ASK),
-            Ok(None) if *told => Ok(self.interval.min(PATIENCE)),
+            Ok(None) if *reported => Ok(self.interval.min(PATIENCE)),
             Ok(None) => {
-                *told = true;
+                *reported = true;
                 Err(Error::Unanswered(request.name.clone()))
             }
             Err(error) => {

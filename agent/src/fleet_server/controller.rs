@@ -28,11 +28,11 @@ use crate::write::FIELD_MANAGER;
 
 mod record;
 
-/// Pause between looks at the server in use, where there are several or the store was promoted.
+/// Pause between checks of the server in use, where there are several or the store was promoted.
 const LOOK: Duration = Duration::from_secs(10);
-/// Pause between looks at the one server of a store that was never promoted.
+/// Pause between checks of the one server of a store that was never promoted.
 const LOOK_RARELY: Duration = Duration::from_mins(5);
-/// Pause between looks while no server may be obeyed, or the one in use does not answer.
+/// Pause between checks while no server may be obeyed, or the one in use does not answer.
 const LOOK_FOR_ONE: Duration = Duration::from_secs(2);
 /// Interval at which the other servers are asked, so that the agent learns of a promotion, and the
 /// control plane of an older store, too.
@@ -95,7 +95,7 @@ pub struct Choice {
     has_heard: bool,
     /// Time of the last answer of the server in use, or at which it was chosen.
     answered: Instant,
-    /// Time of the last look at the other servers.
+    /// Time of the last check of the other servers.
     asked_others: Option<Instant>,
     /// Reason why no server is obeyed, as it was reported last.
     said: Option<String>,
@@ -150,7 +150,7 @@ impl Choice {
         }
     }
 
-    /// Looks at the server in use, or for one. Returns the pause until the next look.
+    /// Checks the server in use, or searches for one. Returns the pause until the next check.
     async fn round(&mut self) -> Duration {
         // Another agent of the member may have met a newer store.
         if self.recorded == Recorded::Unread || self.remembered.is_needed(&self.setup.configured) {
@@ -289,7 +289,7 @@ impl Choice {
         self.current = Some(candidate);
     }
 
-    /// Tells that a server is in use, if it was told that none is.
+    /// Reports that a server is in use, if it was reported that none is.
     fn report_success(&mut self, candidate: &Candidate) {
         if self.said.take().is_some() {
             let note = format!(
@@ -301,7 +301,7 @@ impl Choice {
         self.setup.health.ready(PART, Ok(()));
     }
 
-    /// Tells the epoch of the store that is obeyed and has been asked, once it is recorded.
+    /// Reports the epoch of the store that is obeyed and has been asked, once it is recorded.
     fn note_obeyed(&self) {
         if self.is_recorded() {
             let epoch = Ok(self.remembered.epoch);
@@ -331,8 +331,8 @@ impl Choice {
         candidates(&own, &self.setup.configured, &self.remembered.servers)
     }
 
-    /// Asks the other servers, turns to one whose store was promoted, and tells older stores of the
-    /// newest epoch: a former host that is back answers as before.
+    /// Asks the other servers, changes to one whose store was promoted, and informs older stores of
+    /// the newest epoch: a former host that is back answers as before.
     async fn ask_others(&mut self, candidates: Vec<Candidate>, current: &Candidate) {
         let is_due = self
             .asked_others

@@ -1,4 +1,4 @@
-//! Asks servers of the fleet API of their stores, and tells older ones of the newest epoch.
+//! Asks servers of the fleet API for their stores, and informs older ones of the newest epoch.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(super) struct Servers {
     pub(super) cluster: String,
     /// The connection to the fleet API, whose credentials are shown.
     pub(super) fleet: Arc<Gateway>,
-    /// Times at which older stores were told of an epoch, by address.
+    /// Times at which older stores were informed of an epoch, by address.
     pub(super) told: BTreeMap<String, (u64, Instant)>,
 }
 

@@ -16,13 +16,13 @@ pub enum Observation {
         /// HTTP status of the answer.
         code: u16,
     },
-    /// The API server does not take the agent's credentials, which tells nothing of its health.
+    /// The API server does not take the agent's credentials, which says nothing about its health.
     Refused {
         /// HTTP status of the answer.
         code: u16,
     },
     /// The API server did not answer in time. The agent then reports `Ready`=False: the taint
-    /// `unreachable` is the control plane's, for a member of which nothing is heard.
+    /// `unreachable` is the control plane's, for a member that is silent.
     Unreachable {
         /// Reason in words.
         cause: String,

@@ -25,7 +25,7 @@ use crate::health::probe::Observation;
 use crate::health::recent::Recent;
 use crate::write;
 
-/// Pause between two looks at the identity of the member.
+/// Pause between two checks of the identity of the member.
 const AGAIN: Duration = Duration::from_secs(30);
 /// Time until the next attempt while the member does not answer or its identity is disputed.
 const SOON: Duration = Duration::from_secs(5);
@@ -109,7 +109,7 @@ impl Recognition {
         shutdown.run_until_cancelled(follows).await;
     }
 
-    /// Looks once; returns the pause before the next look. Returns `None` if the member was
+    /// Checks once; returns the pause before the next check. Returns `None` if the member was
     /// recognised before and is not any more: its tasks have to be started anew.
     async fn check(&self, told: &mut String, fleet: &mut Option<String>) -> Option<Duration> {
         let Some(cluster) = self.clusters.get(None, &self.cluster) else {
@@ -180,7 +180,7 @@ impl Recognition {
         }
     }
 
-    /// Writes the id of the member into the Cluster, unless another Cluster has it; the next look
+    /// Writes the id of the member into the Cluster, unless another Cluster has it; the next check
     /// sees the result. Returns why it was not written.
     async fn adopt(&self, cluster: &Cluster, id: &str) -> Option<String> {
         let api: Api<Cluster> = Api::all(self.fleet.clone());

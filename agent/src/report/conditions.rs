@@ -14,7 +14,7 @@ use crate::work::orphans::Orphans;
 /// Time for which Works may be unread before that is reported: servers restart, and an agent that
 /// has just started may not know yet which store it obeys.
 pub const WORKS_GRACE: SignedDuration = SignedDuration::from_secs(30);
-/// Condition that tells the age of the rest of the status. Karmada has none, and overwrites values
+/// Condition that shows the age of the rest of the status. Karmada has none, and overwrites values
 /// that it failed to collect with empty ones (defects K6 and K7).
 pub const UP_TO_DATE: &str = "StatusUpToDate";
 
@@ -81,8 +81,8 @@ pub fn up_to_date(ages: &[Age], now: Timestamp) -> Condition {
 }
 
 /// Returns the condition unless the first questions of the process are still under way and the
-/// status has one of its type: until they are answered, that stands. Otherwise each start of an
-/// agent would tell for a moment that nothing is collected.
+/// status has one of its type: until they are answered, it is kept. Otherwise each start of an
+/// agent would report for a moment that nothing is collected.
 pub fn unless_awaited(
     condition: Condition,
     stored: &[Condition],

@@ -68,7 +68,7 @@ pub struct Reporter {
     pub works: Option<Informer<CachedWork>>,
     /// The store that is obeyed, before which no Work is applied.
     pub obeyed: watch::Receiver<Obeyed>,
-    /// Objects in the member without a Work; `None` where they were not looked for.
+    /// Objects in the member without a Work; `None` where they were not searched for.
     pub orphans: watch::Receiver<Option<Orphans>>,
     /// The further health checks.
     pub deeper: Deeper,

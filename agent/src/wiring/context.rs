@@ -129,7 +129,7 @@ pub(super) struct Context {
     pub(super) peers: watch::Sender<Sights>,
     /// Sums of nodes and pods.
     pub(super) census: Census,
-    /// The customizations and webhooks that feed the interpreters; `None` where the control plane
+    /// The customizations and webhooks that the interpreters get; `None` where the control plane
     /// does.
     pub(super) feeds: Option<(Customizations, InterpreterWebhooks)>,
     /// Times of the renewals of the cluster's lease.

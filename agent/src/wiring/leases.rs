@@ -102,7 +102,7 @@ pub(super) fn pulse(context: &Context) -> BoxFuture<'static, ()> {
 }
 
 impl Leases {
-    /// Campaigns and renews until it is told to retire. Ends earlier only if no connection can be
+    /// Campaigns and renews until it has to retire. Ends earlier only if no connection can be
     /// made, and panics with its parts.
     async fn renew(self) {
         // The connection is opened here, because it lives on the runtime on which it was opened.
@@ -120,7 +120,7 @@ impl Leases {
         );
     }
 
-    /// Shows that the thread runs, until it is told to retire.
+    /// Shows that the thread runs, until it has to retire.
     async fn show(&self) {
         loop {
             self.pulse.send_replace(Instant::now());
@@ -276,7 +276,7 @@ mod tests {
         ] {
             let (health, pulse) = (Health::default(), watch::Sender::new(since));
             let judging = judge(pulse.subscribe(), health.clone(), CancellationToken::new());
-            // Paused time: the looks themselves.
+            // Paused time: the checks themselves.
             assert!(tokio::time::timeout(STUCK_AFTER, judging).await.is_err());
             assert_eq!(health.is_alive(), alive);
         }

@@ -173,7 +173,7 @@ pub(super) fn uses_works(settings: &Settings) -> bool {
 /// # Errors
 /// When a client or a thread cannot be made.
 pub(super) fn start(context: &Context, tasks: &mut Tasks) -> anyhow::Result<()> {
-    // The control plane feeds the interpreters of the members that it manages.
+    // The control plane updates the interpreters of the members that it manages.
     let is_hosted = context.feeds.is_none();
     let phase = |task: &Task| {
         if is_hosted {

@@ -27,7 +27,7 @@ use crate::work::watch::{Room, Watches};
 
 /// Works whose status is written at the same time.
 const REPORTERS: usize = 8;
-/// Kinds of Works that can be read again, of which a watch has not heard yet. With more it takes
+/// Kinds of Works that can be read again, that no watch has shown yet. With more it takes
 /// each for its own.
 const READABLE: usize = 1024;
 /// Pause of a Work while this agent does not lead.
@@ -144,7 +144,7 @@ pub(super) fn fencing(context: &Context) -> Made {
     }))
 }
 
-/// Looks for objects without a Work after a promotion.
+/// Searches for objects without a Work after a promotion.
 pub(super) fn orphans(context: &Context) -> Made {
     let search = Search {
         store: Arc::clone(&context.store),

@@ -156,8 +156,8 @@ impl CachedWork {
         old.is_some_and(|old| old.reported != new.reported)
     }
 
-    /// Returns whether it can be read and could not before: what its objects told meanwhile was not
-    /// reported.
+    /// Returns whether it can be read and could not before: what its objects reported meanwhile was
+    /// not reported.
     pub fn becomes_readable(old: Option<&Self>, new: &Self) -> bool {
         new.is_readable() && old.is_some_and(|old| !old.is_readable())
     }

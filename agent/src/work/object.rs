@@ -46,7 +46,7 @@ pub struct Applied {
     /// The object as it was read or written last.
     pub object: Value,
     /// Words of the member about fields of the Work that it does not know and has left out; `None`
-    /// if they were told before.
+    /// if they were reported before.
     pub left_out: Option<String>,
 }
 
@@ -387,7 +387,7 @@ impl Objects {
     }
 
     /// Notes the answer to a write, and the words of the member about fields that it does not know.
-    /// Returns the words if they are news.
+    /// Returns the words if they are new.
     fn note(
         &self,
         key: &ObjectKey,

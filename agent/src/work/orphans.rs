@@ -1,5 +1,5 @@
 //! Finds objects in the member that were made for Works which the store does not have. After a
-//! standby was promoted, those are what was written since its snapshot: they are kept and told.
+//! standby was promoted, those are what was written since its snapshot: they are kept and reported.
 //!
 //! Nothing removes them. An object is removed only with a Work that is there and is deleted.
 
@@ -23,7 +23,7 @@ use crate::discovery::catalog::Catalog;
 use crate::fleet_id;
 use crate::fleet_server::Obeyed;
 
-/// Pause before objects are looked for again where some were found, or not all could be read.
+/// Pause before objects are searched for again where some were found, or not all could be read.
 const AGAIN: Duration = Duration::from_mins(5);
 /// Deadline for one page of a list.
 const DEADLINE: Duration = Duration::from_secs(30);

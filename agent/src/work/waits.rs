@@ -48,7 +48,7 @@ pub struct Waits {
 #[derive(Default)]
 struct State {
     works: HashMap<String, Memory>,
-    /// Number of turns that are taken.
+    /// Number of Works that are being processed.
     turns: HashMap<Event, usize>,
 }
 
@@ -194,7 +194,7 @@ impl Waits {
         }
     }
 
-    /// Returns the turn of a Work; `None` if it is large and has to wait until there is one: a
+    /// Returns a permit for a Work; `None` if it is large and has to wait until there is one: a
     /// worker that waited for it would keep small Works waiting.
     pub fn turn(&self, cached: &CachedWork, event: Event) -> Option<Permit> {
         if !cached.is_large() {

@@ -30,7 +30,7 @@ pub struct Whole {
     pub work: Result<Work, Unreadable>,
 }
 
-/// A Work that a watch could not read, and has to look at again.
+/// A Work that a watch could not read, and has to read again.
 #[derive(Debug)]
 pub struct Unread;
 

@@ -90,7 +90,7 @@ impl Choice {
         }
     }
 
-    /// Tells that nothing may be applied because of the record, when that is news.
+    /// Reports that nothing may be applied because of the record, when that has changed.
     fn report_trouble(&mut self, reason: &str, words: &str) {
         let namespace = &self.setup.namespace;
         let words = format!(
@@ -113,7 +113,7 @@ impl Choice {
         }
     }
 
-    /// Tells that the record keeps the agent from nothing any more.
+    /// Reports that the record keeps the agent from nothing any more.
     fn report_end(&mut self, reason: &str) {
         self.setup.health.ready(RECORD, Ok(()));
         if self.trouble.take().is_some() {

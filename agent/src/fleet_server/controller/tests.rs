@@ -135,7 +135,7 @@ fn refusal(code: u16, reason: &str, message: &str) -> (u16, Value) {
     (code, status)
 }
 
-/// Measures for how long a server had given no answer of its own when the agent turned to another.
+/// Measures for how long a server had given no answer of its own when the agent changed to another.
 async fn silence_of(is_proxied: bool, patience: Duration) -> Duration {
     let record = Arc::new(Mutex::new(refusal(404, "NotFound", "no")));
     let (member, _told) = member(&record);
@@ -158,7 +158,7 @@ async fn silence_of(is_proxied: bool, patience: Duration) -> Duration {
     };
     while !uses(&choice, "https://b") {
         let pause = choice.round().await;
-        // Time is paused: the pauses between looks are what is measured.
+        // Time is paused: the pauses between checks are what is measured.
         tokio::time::sleep(jittered(pause)).await;
     }
     let last_answer = hosts.last_answer.lock();
@@ -173,7 +173,7 @@ async fn the_silence_of_a_server_counts_from_its_last_answer() {
         let silent = tokio::time::timeout(Duration::from_mins(10), silent).await;
         let silent = silent.unwrap_or_else(|_| panic!("proxied: {is_proxied}"));
         assert!(silent >= patience, "{silent:?}");
-        // A look is at most a pause and a fifth of it late, and is followed by another pause here.
+        // A check is at most a pause and a fifth of it late, and is followed by another pause here.
         assert!(silent < patience + 3 * LOOK_FOR_ONE, "{silent:?}");
     }
 }

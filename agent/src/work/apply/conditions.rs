@@ -40,7 +40,7 @@ const LONGEST_FAILURE: usize = 1024;
 /// Bytes of a message about all of them. Kubernetes takes 32 KiB, and an event 1 KiB.
 const LONGEST_MESSAGE: usize = 4096;
 
-/// Shortest and longest pause between two looks at objects that are being deleted.
+/// Shortest and longest pause between two checks of objects that are being deleted.
 const FIRST_LOOK: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
@@ -86,7 +86,7 @@ impl Failures {
         }
     }
 
-    /// Returns the time after which objects that are being deleted are looked at again, where no
+    /// Returns the time after which objects that are being deleted are checked again, where no
     /// watch reports their end: each time as long as it has taken so far. `None` if there are
     /// none.
     pub fn look_again(&self, now: Timestamp) -> Option<Duration> {

@@ -18,7 +18,7 @@ impl Applier {
     /// Returns whether a Work may be applied. Nothing fenced is while the member counts as cut off;
     /// afterwards the Work is read first, because the control plane may have withdrawn it and
     /// placed the workload elsewhere, or have taken the role of its data away. One that has changed
-    /// is looked at again as it is now, and whatever the cache shows that the read has not found is
+    /// is checked again as it is now, and whatever the cache shows that the read has not found is
     /// read for, because it may be older.
     pub(super) async fn may_start(&self, cached: &CachedWork, work: &Work) -> Result<bool, Error> {
         let (Some(fencer), Some(after)) = (&self.fencer, stops_after(work)) else {
@@ -47,7 +47,7 @@ impl Applier {
         fenced.is_none_or(|(fencer, after)| fencer.permission(cached, after) == Permission::Granted)
     }
 
-    /// Returns the condition that tells the control plane whether the objects of a Work are
+    /// Returns the condition that reports to the control plane whether the objects of a Work are
     /// stopped when the member is cut off.
     pub(super) async fn confirm(&self, fenced: &Fenced) -> Condition {
         let now = self.clock.now();

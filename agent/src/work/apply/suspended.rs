@@ -1,4 +1,4 @@
-//! Looks after the objects of a Work whose dispatching is suspended: nothing that the Work wants is
+//! Observes the objects of a Work whose dispatching is suspended: nothing that the Work wants is
 //! applied. What became of its objects is reported. What the agent stopped is started again, and
 //! made again if its orders are to delete it.
 
@@ -107,7 +107,7 @@ impl Applier {
         missing
     }
 
-    /// Looks at an object that no watch has shown, and records whether the member has no object of
+    /// Reads an object that no watch has shown, and records whether the member has no object of
     /// this Work.
     async fn check(
         &self,

@@ -702,7 +702,7 @@ async fn what_is_older_than_the_read_that_permitted_it_is_not_applied() {
 #[tokio::test(start_paused = true)]
 async fn what_another_agent_removed_while_it_led_is_not_made_again_by_its_successor() {
     let (applier, fleet, site) = applier_of([work_of(&[config_map("w")])], true).await;
-    // The other one has removed the object and its Work, of which no watch has told.
+    // The other one has removed the object and its Work, which no watch has shown.
     applier.store.works.stand_by();
     fleet.remove("w");
     reconcile(&applier).await.unwrap();

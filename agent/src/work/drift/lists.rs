@@ -1,6 +1,6 @@
 //! Results of the first list of each kind in the member, used to skip objects that are as desired.
 //!
-//! An agent that starts has to look at every object once. The watches list all of them anyway, so a
+//! An agent that starts has to compare every object once. The watches list all of them anyway, so a
 //! Work waits a moment for the lists of its kinds, and an object that was listed as desired is not
 //! read again. Every other object (absent, different, not managed) is read before the agent acts on
 //! it.

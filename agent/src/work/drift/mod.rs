@@ -1,6 +1,6 @@
 //! Decides whether an object in the member has to be applied.
 //!
-//! [`Drift`] is asked by [`apply`](super::apply), and fed by the answers to applies and by the
+//! [`Drift`] is asked by [`apply`](super::apply), and learns from the answers to applies and by the
 //! events of [`watch`](super::watch). Each of its parts may find that nothing has to be applied:
 //!
 //! | part | an object is as desired if | remembers |
@@ -46,7 +46,7 @@ use self::settled::settled;
 use super::desired::ObjectKey;
 
 /// Pause after which an object is applied again of which the member has left fields out. Nothing
-/// tells when an upgrade of the member, or of a definition there, has made them known.
+/// shows when an upgrade of the member, or of a definition there, has made them known.
 const LEFT_OUT_PAUSE: Duration = Duration::from_mins(10);
 
 /// The memory of one agent by which it knows that an object need not be applied.
@@ -139,7 +139,7 @@ impl Drift {
     }
 
     /// Records the server's answer to a write of which it left fields out, and its words about
-    /// them. Returns whether they are news.
+    /// them. Returns whether they are new.
     pub fn left_out(&self, key: &ObjectKey, desired: &Value, answer: &Value, words: &str) -> bool {
         let due = Instant::now() + LEFT_OUT_PAUSE;
         let pair = Pair::of(desired, answer).leaving_out(words, due);

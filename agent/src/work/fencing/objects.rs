@@ -58,7 +58,7 @@ pub struct Round {
     pub changed: usize,
     /// Shortest time of the objects that are not due.
     pub next: Option<Duration>,
-    /// Reason why some objects were not looked at.
+    /// Reason why some objects were not examined.
     pub trouble: Option<String>,
 }
 

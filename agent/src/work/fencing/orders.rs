@@ -1,5 +1,5 @@
 //! Reads from a Work whether and when its objects are stopped, and writes what the control plane is
-//! told about that. Pure.
+//! reported about that. Pure.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Decides when the fenced objects are looked at again while the lease is not renewed. Pure.
+//! Decides when the fenced objects are checked again while the lease is not renewed. Pure.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ pub struct Rounds {
 }
 
 impl Rounds {
-    /// Returns whether the objects are looked at now.
+    /// Returns whether the objects are checked now.
     pub fn is_time(&self, now: Instant) -> bool {
         self.next.is_none_or(|next| next <= now)
     }

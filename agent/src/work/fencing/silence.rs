@@ -157,7 +157,7 @@ impl Silence {
 }
 
 impl Times {
-    /// Makes everything older by the time for which the machine was suspended since the last look.
+    /// Makes everything older by the time for which the machine was suspended since the last check.
     /// The uptime was read between `before` and `after`.
     fn check(&mut self, before: Instant, uptime: Duration, after: Instant) {
         let looked = self.looked.replace((before, uptime));

@@ -1,4 +1,4 @@
-//! Requests that stop one object, and what is told of it.
+//! Requests that stop one object, and what is reported of it.
 
 use kube::api::Request;
 use muster_shared::client;

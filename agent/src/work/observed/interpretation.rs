@@ -1,4 +1,4 @@
-//! Result of looking at one object in the member.
+//! Result of interpreting one object in the member.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::work::{completed, drift};
 /// Reason and text of an event, in Karmada's words.
 pub type Note = (&'static str, String);
 
-/// Trouble of an object that people are told of beside its status.
+/// Trouble of an object that is reported beside its status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trouble {
     /// The agent has stopped the object.
@@ -125,8 +125,8 @@ pub struct Interpretation {
     pub status: Option<ObjectStatus>,
     /// Reason why the object, or a part of it, cannot be interpreted.
     pub trouble: Option<Trouble>,
-    /// Time after which another look may find more, because a script is not run, or a webhook not
-    /// asked, until then.
+    /// Time after which another interpretation may find more, because a script is not run, or a
+    /// webhook not asked, until then.
     pub again: Option<Duration>,
     /// Question to a webhook that is not answered yet. Until it is, nothing is learned, or what its
     /// answers about an earlier version of the object say.
@@ -222,7 +222,7 @@ impl Interpretation {
         }
     }
 
-    /// Makes the look at an object that is gone.
+    /// Makes the interpretation of an object that is gone.
     pub fn lost() -> Self {
         Self {
             status: Some(ObjectStatus::lost()),
@@ -230,8 +230,8 @@ impl Interpretation {
         }
     }
 
-    /// Makes the look at an object of which nothing can be known: what was seen last stays, and its
-    /// health is unknown.
+    /// Makes the interpretation of an object of which nothing can be known: what was seen last
+    /// stays, and its health is unknown.
     pub fn unknown() -> Self {
         Self {
             status: Some(ObjectStatus::of_health(ResourceHealth::Unknown)),
@@ -239,7 +239,7 @@ impl Interpretation {
         }
     }
 
-    /// Makes the look at an object that cannot be read.
+    /// Makes the interpretation of an object that cannot be read.
     pub fn unreadable(reason: String) -> Self {
         Self {
             trouble: Some(Trouble::Status(reason)),

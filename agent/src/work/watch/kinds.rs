@@ -23,7 +23,7 @@ use crate::work::CachedWork;
 use crate::work::store::Store;
 use crate::work::works::Unread;
 
-/// Interval at which kinds that the member does not serve yet are looked for again: the agent may
+/// Interval at which kinds that the member does not serve yet are asked for again: the agent may
 /// apply their definition, too.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// Time after which a watch that breaks begins with the shortest pause again.
@@ -41,7 +41,7 @@ pub struct Watches {
     pub waiting: Room,
     /// Notified when the Works may have other kinds.
     pub kinds_changed: Arc<Notify>,
-    /// Tells the kinds of Works that could not be read and now can: what their objects told
+    /// Sends the kinds of Works that could not be read and now can: what their objects reported
     /// meanwhile was nobody's.
     pub readable: broadcast::Sender<GroupVersionKind>,
 }
@@ -57,7 +57,7 @@ impl Watches {
                     return;
                 }
                 if CachedWork::becomes_readable(old, new) {
-                    // A send fails only while no kind is watched, when no watch needs to hear it.
+                    // A send fails only while no kind is watched, when no watch needs it.
                     new.kinds()
                         .for_each(|kind| drop(readable.send(kind.clone())));
                 }
@@ -193,7 +193,7 @@ impl Drop for Counted {
 }
 
 /// Runs the watch of a kind until `stop`. One that breaks is started again after growing pauses,
-/// without touching the others, and told that it replaces another one.
+/// without touching the others, and informed that it replaces another one.
 async fn restart<F: Future<Output = ()>>(
     kind: &GroupVersionKind,
     stop: &CancellationToken,

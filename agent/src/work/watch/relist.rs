@@ -1,4 +1,4 @@
-//! Decides when all objects of a kind have to be looked at again.
+//! Decides when all objects of a kind have to be interpreted again.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ impl Relist {
         }
     }
 
-    /// Notes that another look at an object may find more after this time.
+    /// Notes that another interpretation of an object may find more after this time.
     pub(super) fn after(&mut self, again: Option<Duration>) {
         let again = again.map(|pause| Instant::now() + pause);
         self.at = self.at.into_iter().chain(again).min();

@@ -18,10 +18,10 @@ use crate::work::observed::Interpretation;
 use crate::work::works::Unread;
 use crate::work::{object, ownership};
 
-/// Time after which the applier looks at a Work that a watch could not read.
+/// Time after which the applier reconciles a Work that a watch could not read.
 const LEFT: Duration = Duration::from_secs(5);
 
-/// Result of looking at one object.
+/// Result of interpreting one object.
 #[derive(Default)]
 pub(super) struct Seen {
     /// Name of the Work in its annotations, if that is one of this member's.
@@ -32,16 +32,16 @@ pub(super) struct Seen {
     pub(super) key: Option<ObjectKey>,
     /// Digest of its desired state, if it is as desired.
     pub(super) as_desired: Option<u64>,
-    /// Time after which another look may find more.
+    /// Time after which another interpretation may find more.
     pub(super) again: Option<Duration>,
     /// Question to a webhook that is not answered yet.
     pending: Option<Pending>,
 }
 
 impl Stream {
-    /// Reflects an object, and has it repaired if it is not what its Work wants. Looks at it again
-    /// when a question about it is answered. The text says why the object cannot be read, if it
-    /// cannot.
+    /// Reflects an object, and has it repaired if it is not what its Work wants. Interprets it
+    /// again when a question about it is answered. The text says why the object cannot be read, if
+    /// it cannot.
     pub(super) async fn see(
         &mut self,
         place: &ObjectKey,

@@ -103,8 +103,8 @@ impl Stream {
         gauge_orphans(&self.watched, 0);
     }
 
-    /// Looks again at an object about which a webhook has answered, or has a list show it if there
-    /// was no room for it.
+    /// Interprets again an object about which a webhook has answered, or has a list show it if
+    /// there was no room for it.
     pub(super) async fn look_again(&mut self, place: &ObjectKey, object: Option<Value>) {
         match object {
             Some(object) => _ = self.see(place, (object, None)).await,
@@ -232,7 +232,7 @@ impl Stream {
 }
 
 /// Returns the resource as which the member serves a kind, `None` if it does not serve it; the
-/// resource of the watch as long as discovery cannot tell. A refused watch is no proof: a proxy
+/// resource of the watch as long as discovery does not say so. A refused watch is no proof: a proxy
 /// that knows no way to the member answers it as an API does that serves no such kind.
 async fn served(on: &Watches, kind: &GroupVersionKind, of: &ApiResource) -> Option<ApiResource> {
     match on.discovery.refresh().await {

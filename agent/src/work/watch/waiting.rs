@@ -1,4 +1,4 @@
-//! Objects about which a webhook was asked: they are looked at again when it has answered.
+//! Objects about which a webhook was asked: they are interpreted again when it has answered.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -77,7 +77,7 @@ impl Waiting {
         self.objects.remove(place);
     }
 
-    /// Waits for an object that can be looked at again; `None` for one that found no room. May be
+    /// Waits for an object that can be interpreted again; `None` for one that found no room. May be
     /// dropped and called again.
     pub(super) async fn answered(&mut self) -> (ObjectKey, Option<Value>) {
         loop {
