@@ -18,7 +18,7 @@ use muster_shared::k8s::Client;
 
 use super::line;
 
-/// Name under which kubectl looks for the program.
+/// Name under which kubectl searches for the program.
 const NAME: &str = "kubectl_complete-muster";
 /// First word by which a script of that name asks, as programs that use cobra have it.
 const WORD: &str = "__complete";

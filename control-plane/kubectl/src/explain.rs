@@ -357,7 +357,7 @@ impl Answer {
         };
         for (leaving, task) in self.leaving.iter_mut().zip(&spec.graceful_eviction_tasks) {
             leaving.waits_for = missing(task, &facts, now);
-            // Each part is told of: Works, which say what is left to do, are not read here.
+            // Each part is shown: Works, which say what is left to do, are not read here.
             if is_divided_job(spec) {
                 leaving.waits_for.push(UNDONE.to_owned());
             }

@@ -25,7 +25,8 @@ use super::standstill::MovementState;
 
 /// Pause between two lines.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Pause after which is looked again although nothing has changed: pauses end by themselves.
+/// Pause after which everything is checked again although nothing has changed: pauses end by
+/// themselves.
 const LOOK: Duration = Duration::from_secs(10);
 /// Time within which the fleet has to be listed.
 const LISTED: Duration = Duration::from_mins(1);

@@ -47,7 +47,7 @@ use super::jobs::Jobs;
 use super::pace::Pace;
 use super::table::Workload;
 
-/// No forecast looks further ahead; what is due later comes then.
+/// No forecast goes further; what is due later comes then.
 const LONGEST_PAUSE: Duration = Duration::from_hours(24 * 365);
 
 /// The fleet as it is.
@@ -85,7 +85,7 @@ pub struct Move {
     pub from: String,
     /// Clusters that gain replicas, or gain it whole.
     pub to: Vec<TargetCluster>,
-    /// Time from the disaster until its turn at the present pace.
+    /// Time from the disaster until it moves at the present pace.
     #[serde(rename = "afterSeconds", serialize_with = "seconds")]
     pub after: SignedDuration,
     /// Treatment of the old copy.

@@ -84,7 +84,7 @@ const FEW: usize = 3;
 /// Clusters whose old copies are listed one by one.
 const CLUSTERS: usize = 3;
 
-/// Counts old copies by cluster. `unheard` are clusters that are silent while nobody says so, and
+/// Counts old copies by cluster. `silent` are clusters that are silent while nobody says so, and
 /// `title` names the workload of a binding.
 pub(super) fn by_cluster(
     old: &OldCopies,

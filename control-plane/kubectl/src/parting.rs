@@ -20,7 +20,7 @@ use super::request::{call, delete};
 const NAMED: usize = 5;
 /// Works in a page of a list.
 const PAGE: u32 = 100;
-/// Between two looks whether the Cluster is gone.
+/// Pause between two checks whether the Cluster is gone.
 const PAUSE: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// Options of the removal of a Cluster, in either sync mode.

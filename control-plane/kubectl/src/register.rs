@@ -36,7 +36,7 @@ use super::request::{FIELD_MANAGER, call, identify, require_name};
 
 /// Bytes of a file with a token that are read: 23, and white space.
 const LONGEST_TOKEN: u64 = 4096;
-/// Between two looks at something that others have to do.
+/// Pause between two checks of something that others have to do.
 const PAUSE: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Args)]
@@ -76,7 +76,7 @@ pub(super) struct Options {
     /// Replace a Secret that is there.
     #[arg(long)]
     force: bool,
-    /// Look whether everything is as it should be, and change nothing.
+    /// Check whether everything is as it should be, and change nothing.
     #[arg(long)]
     dry_run: bool,
 }

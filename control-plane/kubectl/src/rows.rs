@@ -35,7 +35,7 @@ pub(super) trait Named {
 }
 
 /// Rows in a format; `table` prints them as a table, a wide one if asked for that. For a command
-/// that looks again these are the rows that have changed.
+/// that refreshes these are the rows that have changed.
 pub(super) fn print<R: Serialize + Named>(
     rows: &[R],
     format: Format,

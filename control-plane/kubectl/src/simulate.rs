@@ -70,7 +70,7 @@ pub(super) struct Options {
 pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Result<Reply> {
     let running = Running::read(&client, &options.flags).await?;
     let (settings, is_off) = running.with_failover()?;
-    // Whoever may not read it is told of all else.
+    // Whoever may not read it gets all else.
     let record = view::pause(&client).await.ok().flatten();
     let what = selected(&client, &options.what).await?;
     let mut fleet = read(&client).await?;

@@ -67,7 +67,8 @@ impl MovementState {
         }
     }
 
-    /// Reads it again and again, and notifies of each look: that a lease has run out is no change.
+    /// Reads it again and again, and notifies of each reading: that a lease has run out is no
+    /// change.
     pub fn follow(
         client: Client,
         changed: &Arc<Notify>,

@@ -159,7 +159,7 @@ pub(super) async fn find(
         }
         Subject::Template { kind, name } => {
             let (mut others, mut kinds) = (Vec::new(), BTreeSet::new());
-            // Most are named after their template: a fleet may have 100,000 to look through else.
+            // Most are named after their template: a fleet may have 100,000 to search otherwise.
             for key in keys(&names::binding(kind, name)) {
                 let binding = client::get_opt(&key.api(client), &key.name)
                     .await

@@ -212,7 +212,7 @@ async fn refuse_a_rival(fleet: &Client, name: &str) -> anyhow::Result<()> {
 /// its agent, or refused as another cluster.
 async fn taken(fleet: &Client, name: &str) -> Option<String> {
     let clusters: Api<Cluster> = Api::all(fleet.clone());
-    // Whether the token can be made is told by what follows.
+    // What follows shows whether the token can be made.
     let cluster = client::get_opt(&clusters, name).await.ok().flatten()?;
     let ready = cluster.condition(READY).map(|it| it.status.clone());
     let ready = ready.unwrap_or_else(|| "Unknown".to_owned());

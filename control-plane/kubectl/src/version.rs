@@ -36,7 +36,7 @@ pub(super) struct Options {
 impl Options {
     /// Returns the version of this program, if it alone is asked for.
     pub fn own(&self) -> Option<anyhow::Result<String>> {
-        // Nobody else was asked: what others have is not told to be nothing.
+        // Nobody else was asked: it is not said that others have nothing.
         let alone = serde_json::json!({"client": OWN});
         let text = || format!("Client:         {OWN}\n");
         self.client.then(|| self.output.print(text, &alone))

@@ -109,8 +109,8 @@ pub(super) fn is_with_last(time: Timestamp, last: Timestamp) -> bool {
     last.duration_since(time) <= TOGETHER
 }
 
-/// Returns when a silent cluster was heard last, or since when it counts as silent if its clock, by
-/// which the former is dated, is ahead or slow.
+/// Returns when a silent cluster renewed its lease last, or since when it counts as silent if its
+/// clock, by which the former is dated, is ahead or slow.
 fn last_word(heard: Option<Timestamp>, since: Option<Timestamp>) -> Option<Timestamp> {
     let is_true = |heard: &Timestamp| {
         since.is_none_or(|since| {

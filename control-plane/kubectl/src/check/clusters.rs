@@ -257,7 +257,7 @@ fn credentials(category: &mut Category, facts: &Facts, reports: &[(&String, Agen
     }
 }
 
-/// Compares the clocks of the agents with that of the fleet API, as far as their leases tell.
+/// Compares the clocks of the agents with that of the fleet API, as far as their leases show.
 fn clocks(
     category: &mut Category,
     facts: &Facts,

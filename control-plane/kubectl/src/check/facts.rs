@@ -88,7 +88,7 @@ impl Facts {
 #[derive(Clone, Debug)]
 pub(super) struct Leader {
     pub lease: Lease,
-    /// Whether the lease was renewed while it was looked at: `None` where one look sufficed.
+    /// Whether the lease was renewed while it was observed: `None` where one reading sufficed.
     pub renewed: Option<bool>,
 }
 

@@ -30,7 +30,7 @@ const POLICIES: &str = "policy.karmada.io/v1alpha1";
 const AT_ONCE: usize = 8;
 /// Members whose agents' rights are answers for: each takes some requests.
 pub(super) const MOST_AGENTS: usize = 100;
-/// Pause between two looks at a lease that seems to have expired: a leader renews it every 2 s.
+/// Pause between two readings of a lease that seems to have expired: a leader renews it every 2 s.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 /// Reads everything. `flags` are those of the control plane that the command line has; without
@@ -156,7 +156,7 @@ async fn served(asker: &Asker) -> BTreeMap<String, Answer<Vec<String>>> {
     answers.buffered(AT_ONCE).collect().await
 }
 
-/// Reads the lease of the control plane. One that has expired by the clocks is looked at twice,
+/// Reads the lease of the control plane. One that has expired by the clocks is read twice,
 /// because its time is another machine's.
 async fn leader(asker: &Asker, facts: &Facts) -> Answer<Leader> {
     let settings = &facts.settings;

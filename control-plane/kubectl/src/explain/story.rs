@@ -1,4 +1,4 @@
-//! What a schedule does not tell: which policy places a workload, where it was before, and what
+//! What a schedule does not show: which policy places a workload, where it was before, and what
 //! would have to change for it to run where it cannot now.
 
 use std::collections::BTreeMap;
@@ -72,7 +72,7 @@ pub(super) fn remedies(
         let condition = conditions::get(told, kind)?;
         (condition.status == conditions::TRUE).then_some(condition.reason.as_str())
     };
-    // What keeps a workload although a taint would move it is told as not pending.
+    // What keeps a workload although a taint would move it is shown as not pending.
     let kept = conditions::get(told, EVICTION).map(|it| it.reason.as_str());
     let lacks = pending(references::CONDITION);
     let reasons = [pending(EVICTION), pending(APPLICATION), kept, lacks];

@@ -10,7 +10,7 @@ use muster_shared::client;
 use muster_shared::watch::{Doubt, Presence};
 use parking_lot::Mutex;
 
-/// Bindings that the API is asked for between two looks.
+/// Bindings that the API is asked for between two checks.
 const ASKED: usize = 16;
 
 /// Whether they are gone.
@@ -65,7 +65,7 @@ impl Missing {
         gone.contains(&true)
     }
 
-    /// Returns the next bindings to ask for. They have their next turn after all others.
+    /// Returns the next bindings to ask for. They come next after all others.
     fn unknown(&self) -> Vec<BindingKey> {
         let mut asked = self.0.lock();
         let Asked { is_gone, turns } = &mut *asked;

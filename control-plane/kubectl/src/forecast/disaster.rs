@@ -21,8 +21,8 @@ use muster_shared::peers::{PEERS, Reach, SEEN_BY_PEERS, read};
 use muster_shared::selectors::matches_affinity;
 use muster_shared::taints::{NO_EXECUTE, NO_SCHEDULE, is_of_command, put_on};
 
-/// Looks at a cluster until nothing more is due. Each look ends a window at least, and a cluster
-/// has few of them.
+/// Decides on a cluster until nothing more is due. Each decision ends a window at least, and a
+/// cluster has few of them.
 const LOOKS: usize = 64;
 
 /// A taint that a cluster would get.

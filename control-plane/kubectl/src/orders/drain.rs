@@ -112,7 +112,7 @@ pub(super) async fn carry_out(
         let told = options.output.print(|| preview.table(), &preview)?;
         return Ok(Reply::with(told, is_stranded.then_some(STRANDED)));
     }
-    // Told first: a person who reads it may still end the order.
+    // Printed first: a person who reads it may still end the order.
     if options.wait {
         eprint!("{}", plain(&preview.table()));
     }

@@ -45,8 +45,8 @@ pub(super) struct Order {
 }
 
 /// First step of an order about several clusters, which are written one after the other: what it
-/// begins in the first must not harm the others before their turn has come. If the command ends in
-/// between, the same command again completes it.
+/// begins in the first must not harm the others before their orders are written. If the command
+/// ends in between, the same command again completes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Before {
     /// The taints that keep workloads out, so that none of the clusters takes what leaves another.

@@ -253,7 +253,7 @@ mod tests {
         };
         resume(&client, &options).await.unwrap_err();
         let record: ConfigMap = serde_json::from_value(record.lock().clone()).unwrap();
-        // alice ends the pause with plain kubectl a day later: who is told to have done it?
+        // alice ends the pause with plain kubectl a day later: who is said to have done it?
         assert_eq!(Pause::of_fleet(&record).resumed, None);
     }
 }

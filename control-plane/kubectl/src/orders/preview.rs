@@ -106,7 +106,7 @@ impl From<Left> for Line {
     }
 }
 
-/// Looks at a fleet of which some clusters are to be drained.
+/// Reads a fleet of which some clusters are to be drained.
 pub(super) fn preview(
     fleet: &Fleet,
     drained: &[String],

@@ -1,4 +1,4 @@
-//! Progress of a drain, as the bindings tell it. Pure.
+//! Progress of a drain, as the bindings show it. Pure.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt::Write as _;
@@ -44,7 +44,7 @@ pub(super) struct Progress {
     pub moved: usize,
     /// Workloads whose new copies are being started.
     pub replacing: usize,
-    /// Workloads that wait for their turn.
+    /// Workloads that wait in the queue.
     pub waiting: usize,
     /// Workloads that stay until fewer clusters have failed.
     pub stopped: usize,

@@ -284,7 +284,7 @@ pub(super) async fn carry_out(client: &Client, options: &Options) -> anyhow::Res
     let time = ServerTime::ask(client).await;
     let author = options.why.author(client).await;
     let order = author.order(attribution::order::TAINT, time.now());
-    // Nothing leaves one of several clusters before all are written: it could go to one whose turn
+    // Nothing leaves one of several clusters before all are written: it could go to one whose taint
     // comes next, or leave the last because the first counts as failed no more. The pause ends by
     // itself if the command ends in between.
     let held = held(&names, time.now());

@@ -1,4 +1,4 @@
-//! Progress of requested moves, as rebalancers and bindings tell it.
+//! Progress of requested moves, as rebalancers and bindings show it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub(super) struct Progress {
     pub moved: usize,
     /// Workloads whose new copies are being started.
     pub replacing: usize,
-    /// Workloads that wait for their turn.
+    /// Workloads that wait in the queue.
     pub waiting: usize,
     /// Reasons why nothing moves now.
     #[serde(rename = "nothingMoves", skip_serializing_if = "Vec::is_empty")]

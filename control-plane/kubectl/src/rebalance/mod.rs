@@ -129,7 +129,7 @@ pub(super) async fn carry_out(
     Ok(Reply::with(options.output.print(report, &progress)?, code))
 }
 
-/// Looks at what would move where, and how many evictions a second there may be.
+/// Computes what would move where, and how many evictions a second there may be.
 async fn check(client: &Client, namespace: &str, which: &Which) -> anyhow::Result<(Preview, f64)> {
     if let Some(cluster) = &which.cluster {
         find_cluster(client, cluster).await?;

@@ -19,7 +19,7 @@ use super::follow::workload_of;
 use crate::dependencies::{After, Partings};
 use crate::table::{indented, title};
 
-/// Result of a look at workloads.
+/// Preview of workloads.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Preview {
@@ -65,7 +65,7 @@ pub(super) struct Share {
     pub replicas: i32,
 }
 
-/// Looks at workloads. With a cluster only those matter that it would get more of.
+/// Computes the preview of workloads. With a cluster only those matter that it would get more of.
 pub(super) fn preview(
     bindings: &[Arc<AnyBinding>],
     cluster: Option<&str>,
@@ -183,7 +183,7 @@ impl Preview {
         shares.map(|it| it.cluster.as_str())
     }
 
-    /// Returns the preview as text. It tells the reasons of the workloads that stay if they were
+    /// Returns the preview as text. It has the reasons of the workloads that stay if they were
     /// asked for by name.
     pub fn table(&self, is_named: bool) -> String {
         let mut text = String::new();

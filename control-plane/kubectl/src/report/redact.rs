@@ -14,7 +14,7 @@ const ANNOTATIONS: [&str; 2] = [
 ];
 /// Domains of annotations that say something of the fleet.
 const DOMAINS: [&str; 4] = ["muster.io", "karmada.io", "kubernetes.io", "k8s.io"];
-/// Keys below which values of users stand: manifests, patches, preserved state, environment.
+/// Keys below which there are values of users: manifests, patches, preserved state, environment.
 const BODIES: [&str; 14] = [
     "manifests",
     "workload",
@@ -171,7 +171,7 @@ fn without_users(text: &str) -> String {
     clean
 }
 
-/// Returns whether somewhere in a text stands a JSON Web Token, what follows the name of a scheme
+/// Returns whether a text has a JSON Web Token, what follows the name of a scheme
 /// of authentication, or what is assigned to a name of a credential.
 fn holds_token(text: &str) -> bool {
     let is_part = |it: char| it.is_ascii_alphanumeric() || "+/_.~-%".contains(it);

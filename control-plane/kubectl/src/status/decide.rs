@@ -365,7 +365,7 @@ fn together(unread: Vec<String>) -> Vec<String> {
     told.collect()
 }
 
-/// Returns for each cluster whether it is ready and heard.
+/// Returns for each cluster whether it is ready and not silent.
 fn are_ready(clusters: &[Cluster], report: &Report) -> BTreeMap<String, bool> {
     let down: BTreeSet<&str> = report.down().map(|it| it.name.as_str()).collect();
     let names = clusters.iter().map(kube::ResourceExt::name_any);
@@ -467,7 +467,7 @@ fn clusters_of(message: &str) -> Vec<String> {
 }
 
 /// Returns the seconds until a time, none if it has passed. Both are taken as whole seconds, the
-/// end rounded up, so that the time of day told of it is the same at each look.
+/// end rounded up, so that the time of day printed for it is the same at each refresh.
 fn seconds_until(time: Timestamp, now: Timestamp) -> u64 {
     let end = time.as_second() + i64::from(time.subsec_nanosecond() > 0);
     u64::try_from(end - now.as_second()).unwrap_or(0)

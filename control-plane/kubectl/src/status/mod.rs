@@ -168,7 +168,7 @@ async fn read(client: &Client, server: &str, flags: &[String]) -> anyhow::Result
         pause,
         tokens: match tokens {
             Ok(found) => Ok(found),
-            // Whoever may not read secrets is told of all else.
+            // Whoever may not read secrets gets all else.
             Err(kube::Error::Api(status)) if status.is_forbidden() => Ok(Vec::new()),
             Err(error) => Err(format!("list tokens: {}", client::brief(&error))),
         },

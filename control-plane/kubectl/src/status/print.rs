@@ -37,7 +37,7 @@ pub(super) fn screen(report: &Report, now: Timestamp, columns: usize) -> String 
     text(report, now, Limits { rows, columns })
 }
 
-/// Returns when a command that looks again has looked.
+/// Returns when a command that refreshes has refreshed last.
 pub(super) fn clock(now: Timestamp, every: Duration) -> String {
     format!("{now:.0}, again every {}s\n", every.as_secs())
 }

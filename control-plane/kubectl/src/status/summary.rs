@@ -27,7 +27,7 @@ pub(super) enum Severity {
     Well,
     /// A person's order holds.
     Notice,
-    /// Somebody should look, and no workload is without a place.
+    /// Something needs attention, and no workload is without a place.
     Attention,
     /// Workloads are down, or what protects them does not act.
     Alarm,
@@ -204,7 +204,7 @@ fn matters(report: &Report, now: Timestamp) -> Vec<(Severity, String)> {
         let cluster = |it: &Waiting| counts(cluster_of(&it.message).unwrap_or_default());
         by_reason(all.iter().filter(|it| cluster(it)), "workload")
     };
-    // What is told of a cluster that is not well is not told again, nor what a drain waits for.
+    // What is said of a cluster that is not well is not said again, nor what a drain waits for.
     let stranded = by_reason(&report.stranded, &|it| !not_well.contains(it));
     all.extend(stranded.map(|words| (Alarm, words)));
     let waiting = by_reason(&report.waiting, &|it| {
@@ -231,7 +231,7 @@ fn matters(report: &Report, now: Timestamp) -> Vec<(Severity, String)> {
             all.push((severity, format!("{} {words}", count(number, "workload"))));
         }
     }
-    // Most of them have a cause that is told above.
+    // Most of them have a cause that is shown above.
     let without = report.service.without.count;
     if without > 0 && all.iter().all(|it| it.0 < Alarm) {
         all.push((

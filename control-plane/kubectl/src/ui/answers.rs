@@ -75,7 +75,7 @@ pub(super) struct Answers {
     server: String,
     /// Flags of a control plane, for commands that take them.
     flags: Vec<String>,
-    /// Answers by what they are about: a forecast, which may take long, holds nobody up who looks
+    /// Answers by what they are about: a forecast, which may take long, delays nobody who asks
     /// at the fleet.
     kept: [Mutex<Kept>; 3],
     /// Number of the next answer.

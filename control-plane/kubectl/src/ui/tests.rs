@@ -68,7 +68,7 @@ fn nothing_is_told_without_the_secret_and_nothing_is_changed_with_it() {
         ("GET", "/SECRET/api/status", 403),
         ("GET", "//secret/api/status", 403),
         ("GET", "/?secret/", 403),
-        // Which paths there are is told to nobody else either.
+        // Nobody else learns which paths there are.
         ("GET", "/wrong/api/nothing", 403),
         ("GET", "/secret/api/nothing", 404),
         ("GET", "/secret", 404),
@@ -169,7 +169,7 @@ async fn a_fleet_that_cannot_be_read_is_an_error_in_words() {
         let error = body["error"].as_str().unwrap();
         assert!(error.contains(words), "{path}: {error}");
     }
-    // Status tells itself what it could not read.
+    // Status says itself what it could not read.
     let asked = request("GET", &[HERE], "/secret/api/status");
     let response = answer(&access_mode(), &answers, &asked).await;
     assert_eq!(response.status(), StatusCode::OK);

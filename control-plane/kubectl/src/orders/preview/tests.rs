@@ -43,7 +43,7 @@ fn fleet(members: usize, bindings: &[Arc<AnyBinding>]) -> Fleet {
     }
 }
 
-/// Looks at a fleet of which some clusters are to be drained.
+/// Reads a fleet of which some clusters are to be drained.
 fn drain(fleet: &Fleet, drained: &[&str]) -> Preview {
     let drained: Vec<String> = drained.iter().map(|it| (*it).to_owned()).collect();
     preview(fleet, &drained, &Settings::default(), Timestamp::UNIX_EPOCH)

@@ -1,4 +1,4 @@
-//! Whether somebody should look, as the exit code of the command.
+//! Whether something needs attention, as the exit code of the command.
 
 use super::not_well::{INCOMPLETE, Ordered};
 use super::{FOR_RATE, FOR_TOLERATION, PAUSED, Report, Waiting, cluster_of};
@@ -44,8 +44,8 @@ impl Report {
         self.code_without(false)
     }
 
-    /// Returns whether somebody should look: 2 if clusters or workloads could not be read, 1 if
-    /// something is not well or a pause of the fleet could not be read, else 0. What people
+    /// Returns whether something needs attention: 2 if clusters or workloads could not be read, 1
+    /// if something is not well or a pause of the fleet could not be read, else 0. What people
     /// ordered is left out if `orders` says so.
     pub(in super::super) fn code_without(&self, orders: bool) -> u8 {
         let waits = |it: &Waiting| !(orders && self.is_ordered(it));

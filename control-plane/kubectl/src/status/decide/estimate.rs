@@ -95,7 +95,7 @@ fn holds(report: &mut Report, snapshot: &Snapshot) {
     let is_timed = |it: &&mut Waiting| [FOR_FENCE, FOR_TOLERATION].contains(&it.reason.as_str());
     for waiting in waiting.iter_mut().filter(is_timed) {
         let cluster = cluster_of(&waiting.message);
-        // Nothing stops itself in a cluster that is heard; what is tolerated reports no fence.
+        // Nothing stops itself in a cluster that is not silent; what is tolerated reports no fence.
         let unheard = cluster.filter(|it| silent.contains(it));
         waiting.stops_seconds = unheard.and_then(|it| fenced_in(&waiting.message, it, snapshot));
         let told = report.held_by(cluster).map(|reason| verbs(reason).0);
@@ -146,7 +146,7 @@ fn last(
         return seconds(all, pace);
     };
     let here = in_line.get(cluster).copied().unwrap_or_default();
-    // In the worst case the others have their turn first.
+    // In the worst case the others move first.
     Some(seconds(all - here, pace)? + seconds(here, rate.as_ref()?.min(pace))?)
 }
 
@@ -185,7 +185,7 @@ fn tolerated_until(message: &str) -> Option<Timestamp> {
 
 /// Returns the time in seconds that this many evictions take; `None` if there is none a second.
 fn seconds(count: usize, per_second: f64) -> Option<u64> {
-    // Exact for any number of workloads that fits into memory; times are told to the second.
+    // Exact for any number of workloads that fits into memory; times are printed to the second.
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_sign_loss,

@@ -50,7 +50,7 @@ impl Fates {
 /// States and fates by cluster. Holds each cluster that is not well.
 pub(super) type ByCluster = BTreeMap<String, (State, Fates)>;
 
-/// Takes note of one workload. `ready` says of each cluster whether it is ready and heard.
+/// Takes note of one workload. `ready` says of each cluster whether it is ready and not silent.
 pub(super) fn take(
     fates: &mut ByCluster,
     binding: &AnyBinding,

@@ -111,7 +111,7 @@ fn halt(report: &Report, pauses: &[Pause], cluster: Option<&str>) -> Option<Halt
             pace.failed, pace.counted, pace.may_fail
         ));
     }
-    // An obstacle for all clusters is not told as that of one.
+    // An obstacle for all clusters is not shown as that of one.
     let own = pause.and_then(|it| it.cluster.as_deref());
     let own = own.filter(|_| until.len() == 1);
     (!until.is_empty()).then(|| Halt {
@@ -305,7 +305,7 @@ fn of_fleet(report: &Report, pauses: &[Pause]) -> Next {
         (Some(next), []) => next,
         (Some(next), [back, ..]) => Next {
             words: format!("{}; {}", next.words, back.words),
-            // A time that is told belongs to the first part.
+            // A time that is shown belongs to the first part.
             ..next
         },
         (None, [only]) => only.clone(),

@@ -173,7 +173,7 @@ fn take(
         let unseen = unseen.filter(|it| copy(it) == Copy::Unseen);
         service.unseen.extend(unseen.map(str::to_owned));
         let mut placed = spec.copies();
-        // A copy that has stopped already is not told to stop.
+        // A copy that has stopped already is not among those to be stopped.
         let stops = placed.find_map(|it| stops(&it.name).filter(|seconds| *seconds > 0));
         if stops.is_some() {
             service.stopping.add(binding);

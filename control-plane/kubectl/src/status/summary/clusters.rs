@@ -43,7 +43,7 @@ fn matter(report: &Report, state: State, found: &[&NotWell], now: Timestamp) -> 
     let is_together = apart.is_some_and(|it| it <= TOGETHER);
     let together = state == State::Silent && found.len() > 1 && is_together;
     let latest = found.iter().filter_map(|it| it.begun).max();
-    // A pause, say, that begins later is no answer to what was heard last before it.
+    // A pause, say, that begins later is no answer to the last renewal before it.
     let span = |time: Option<Timestamp>| {
         let is_heard = |it: &&NotWell| state == State::Silent && it.last_heard == time;
         let word = if found.iter().any(is_heard) {

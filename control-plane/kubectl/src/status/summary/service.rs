@@ -57,7 +57,7 @@ pub(super) fn describe(report: &Report, now: Timestamp) -> (Lost, String) {
         _ => Lost::Yes,
     };
     if lost == Lost::No {
-        // One that fails by itself, in a cluster that is ready, is told below.
+        // One that fails by itself, in a cluster that is ready, is shown below.
         let cause = match service.unhealthy.count {
             0 => "",
             _ => " because of a cluster",
