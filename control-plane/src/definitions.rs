@@ -15,7 +15,7 @@ pub const COMMAND: &str = "crds";
 /// Description of the command, as its help shows it.
 pub const ABOUT: &str = "Print the custom resource definitions as YAML";
 
-/// Told where all of them are printed.
+/// Message where all of them are printed.
 const WARNING: &str = "warning: all definitions are for an API of Muster's own. On Karmada's API the one of Clusters would stand beside Karmada's, and \
     its deletion would delete every Cluster: name the definitions that are missing there, such as failovers.failover.muster.io (see MIGRATE.md)";
 
@@ -29,7 +29,7 @@ struct Arguments {
 
 /// Prints the definitions, ready for `kubectl apply --server-side -f -`.
 pub fn execute(arguments: Vec<OsString>) -> ExitCode {
-    // The name of the program stands before that of the command.
+    // The name of the program comes before that of the command.
     let arguments = Arguments::parse_from(arguments.into_iter().skip(1));
     let all = muster_shared::api::crds();
     let chosen = match choose(all, &arguments.names) {

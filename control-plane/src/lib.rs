@@ -36,8 +36,8 @@
 //!   `spec.gracefulEvictionTasks`.
 //! * `failoverHistory` watches Clusters, bindings and Works; decides in
 //!   [`failovers`](movement::failovers) (`ledger`, `episode`, `cause`, `prune`); writes Failovers,
-//!   which nothing reads to decide anything. Tells the receivers of [`notices`] of them (`due`,
-//!   `pacing`), and writes into an annotation what it told.
+//!   which nothing reads to decide anything. Notifies the receivers of [`notices`] of them (`due`,
+//!   `pacing`), and writes into an annotation what it sent.
 //! * `scheduler` watches bindings and Clusters; decides in [`scheduler::core::schedule`]; writes
 //!   `spec.clusters` and the condition `Scheduled`.
 //! * `detector` watches policies, templates and bindings; decides in
@@ -147,7 +147,7 @@ use crate::settings::{COMPONENT, Settings};
 
 pub use wiring::{run, run_over};
 
-/// Runs the program: reads arguments and environment, and runs until it is told to stop.
+/// Runs the program: reads arguments and environment, and runs until a signal to stop.
 pub fn execute(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     tls::install_provider();
     let arguments: Vec<OsString> = arguments.into_iter().collect();

@@ -90,7 +90,7 @@ pub(super) fn by_cluster(
     old: &OldCopies,
     title: impl Fn(&BindingKey) -> String,
     clusters: &[Cluster],
-    unheard: &BTreeSet<String>,
+    silent: &BTreeSet<String>,
 ) -> Vec<InCluster> {
     let mut counts: BTreeMap<&String, (usize, Vec<String>)> = BTreeMap::new();
     for cluster in old.values().flatten() {
@@ -104,7 +104,7 @@ pub(super) fn by_cluster(
     let counts = counts
         .into_iter()
         .map(|(cluster, (copies, names))| InCluster {
-            state: state(cluster, clusters, unheard),
+            state: state(cluster, clusters, silent),
             cluster: cluster.clone(),
             copies,
             names,
@@ -114,9 +114,9 @@ pub(super) fn by_cluster(
 
 /// Returns the state of a cluster if it keeps copies there from being confirmed gone; `None` if the
 /// cluster is ready.
-fn state(name: &str, clusters: &[Cluster], unheard: &BTreeSet<String>) -> Option<&'static str> {
+fn state(name: &str, clusters: &[Cluster], silent: &BTreeSet<String>) -> Option<&'static str> {
     let state = state_of(clusters.iter().find(|it| it.name_any() == name));
-    state.or_else(|| unheard.contains(name).then_some(SILENT))
+    state.or_else(|| silent.contains(name).then_some(SILENT))
 }
 
 /// Returns the state of a cluster, as it says itself, if it keeps copies there from being confirmed
@@ -252,7 +252,7 @@ pub(super) mod tests {
         );
         assert_eq!(state("m4", &fleet, &none), Some("not in the fleet"));
         assert_eq!(describe(&[]), "none");
-        let unheard = BTreeSet::from(["m2".to_owned()]);
-        assert_eq!(state("m2", &fleet, &unheard), Some(SILENT));
+        let silent = BTreeSet::from(["m2".to_owned()]);
+        assert_eq!(state("m2", &fleet, &silent), Some(SILENT));
     }
 }

@@ -95,14 +95,14 @@ pub async fn start(
             Arc::clone(&certificate).follow(health.clone(), PART, shutdown.clone()),
         );
     }
-    // Endpoints are told to send no more reviews while the server still answers those that come.
+    // Endpoints are asked to send no more reviews while the server still answers those that come.
     let (closing, told) = (shutdown.clone(), health.clone());
     tasks.spawn("webhook shutdown", async move {
         closing.cancelled().await;
         told.ready("shutdown", Err("under way".to_owned()));
     });
     let rules = Rules::of(settings);
-    // What cannot be understood here keeps the detector from starting, and is told there.
+    // What cannot be understood here keeps the detector from starting, and is reported there.
     let scope = Scope::new(&settings.skipped_propagating_apis, &[]).unwrap_or_default();
     let clusters = fleet.clusters.clone();
     let has_cluster = move |name: &str| clusters.presence(None, name).may_exist();

@@ -13,7 +13,7 @@ use crate::fleet::selection::{Strength, Subject, given, strength};
 use crate::fleet::template::{Kind, TemplateKey};
 use crate::fleet::template_event::Lookup;
 
-/// Workloads of one selector that are looked at.
+/// Workloads of one selector that are examined.
 const MOST_WORKLOADS: usize = 100;
 /// Objects that one warning lists.
 const MOST_NAMES: usize = 5;

@@ -20,7 +20,7 @@ use crate::scheduler::core::bounds::{MOST_AFFINITIES, Size, size_of_groups, size
 const LABEL_KEY: &str =
     "must be a label key: a name of at most 63 characters, with an optional DNS prefix";
 
-/// Checks a placement that stands at the path `at`.
+/// Checks a placement at the path `at`.
 pub fn check(placement: &Placement, at: &str, found: &mut Findings) {
     if placement.cluster_affinity.is_some() && !placement.cluster_affinities.is_empty() {
         found.forbidden(
@@ -58,7 +58,7 @@ pub fn check(placement: &Placement, at: &str, found: &mut Findings) {
 }
 
 /// Checks a choice of clusters. A selector that Kubernetes would refuse selects nothing, so the
-/// author must hear of it.
+/// author must be warned of it.
 pub fn affinity(affinity: &ClusterAffinity, at: &str, found: &mut Findings) {
     let requirements = requirements(affinity);
     if requirements > MOST_REQUIREMENTS {

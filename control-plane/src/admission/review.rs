@@ -286,7 +286,7 @@ fn paused_by(object: &Value, request: &Request, now: Timestamp) -> Option<String
 }
 
 /// Returns the annotation that says who gives the orders that a write brings; `None` if it is
-/// there. `orders` returns those that stand.
+/// there. `orders` returns those that are in force.
 fn attributed<T: DeserializeOwned + Default, const N: usize>(
     object: &Value,
     request: &Request,

@@ -105,7 +105,7 @@ fn taints(
     }
 }
 
-/// Parts that stand without what they are for.
+/// Parts without what they are for.
 fn idle_parts(spec: &ClusterTaintPolicySpec, found: &mut Findings) {
     let (adds, removes) = (
         !spec.add_on_conditions.is_empty(),

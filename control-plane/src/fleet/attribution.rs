@@ -4,7 +4,7 @@
 //! `kubectl muster` writes it with the order, and admission has the last word: it replaces the name
 //! of whoever ordered by that of the user who writes, and adds orders that were given in another
 //! way, such as by `kubectl edit`. Without admission, what was not ordered by `kubectl muster` is
-//! told by the name of the program that wrote it. What an object brings along of former times, as
+//! named by the name of the program that wrote it. What an object brings along of former times, as
 //! from a backup, is what whoever writes it says.
 
 use std::fmt;
@@ -170,8 +170,8 @@ impl Attribution {
         (says(&last, &begins) && !is_old).then_some(last)
     }
 
-    /// Returns who wrote the field at `path` last, as far as the API server tells: a program, and
-    /// when. The control plane's own writes tell nothing about people, and are left out.
+    /// Returns who wrote the field at `path` last, as far as the API server says: a program, and
+    /// when. The control plane's own writes say nothing about people, and are left out.
     pub fn by_program(metadata: &ObjectMeta, order: &str, path: &[&str]) -> Option<Self> {
         let writers = metadata.managed_fields.iter().flatten();
         let owns = |writer: &&ManagedFieldsEntry| {
@@ -251,8 +251,8 @@ fn newest(mut all: Vec<Attribution>) -> Vec<Attribution> {
     all
 }
 
-/// An order that may stand, as `None` or with what it says, and the names of the order that begins
-/// or changes it and of the one that ends it.
+/// An order that may be in force, as `None` or with what it says, and the names of the order that
+/// begins or changes it and of the one that ends it.
 pub type StandingOrder = (Option<String>, &'static str, &'static str);
 
 /// Returns the orders about a cluster.
@@ -295,8 +295,8 @@ pub fn of_policy(spec: &PropagationSpec) -> [StandingOrder; 1] {
 }
 
 /// Returns the annotation of an object with its new orders attributed to the user who writes it;
-/// `None` if the annotation says so already, or if the API server does not tell the user. `old` is
-/// the object as it was, `before` and `after` are the orders that stood and that stand.
+/// `None` if the annotation says so already, or if the API server does not name the user. `old` is
+/// the object as it was, `before` and `after` are the orders that were and that are in force.
 pub fn attribute<const N: usize>(
     metadata: &ObjectMeta,
     old: &ObjectMeta,

@@ -51,7 +51,7 @@ pub fn is_definition(resource: &ObjectReference) -> bool {
     kind == ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 }
 
-/// Keys that are shared between all places where they stand.
+/// Keys that are shared between all places that have them.
 type Keys = BTreeSet<Arc<BindingKey>>;
 
 /// Bindings of which the placement is the same, as are most of one policy.
@@ -71,7 +71,7 @@ impl Alike {
         })
     }
 
-    /// Returns what tells them from others: caches share equal placements.
+    /// Returns what distinguishes them from others: caches share equal placements.
     fn identity(&self) -> (*const Placement, bool) {
         (Arc::as_ptr(&self.placement), self.are_workloads)
     }

@@ -42,7 +42,7 @@ impl Claim {
     }
 
     /// Returns the claim on a template or binding. All parts of it must be there; a claim of a
-    /// `PropagationPolicy` is looked for first.
+    /// `PropagationPolicy` is searched for first.
     pub fn on(object: &impl Labelled) -> Option<Self> {
         let label = |key| given(object.label(key));
         let annotation = |key| given(object.annotation(key));

@@ -149,7 +149,7 @@ pub fn undone(
     (!spec.clusters.is_empty() && given < all).then_some((all - given, all))
 }
 
-/// Returns whether a part of the completions of a Job runs in no cluster, as its Works tell.
+/// Returns whether a part of the completions of a Job runs in no cluster, as its Works say.
 /// Completions of a cluster that is being left count as done where `reports` say so.
 pub fn is_undone<'a>(
     spec: &ResourceBindingSpec,

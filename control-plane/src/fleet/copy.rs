@@ -68,7 +68,7 @@ impl fmt::Display for Obstacle {
 }
 
 /// Returns what keeps an order for a workload from being carried out in a cluster as far as the
-/// binding and the Works of the cluster tell.
+/// binding and the Works of the cluster say.
 pub fn obstacle(fleet: &Fleet, spec: &ResourceBindingSpec, cluster: &str) -> Option<Obstacle> {
     if spec.dispatching_suspended_in(cluster) {
         return Some(Obstacle::Suspended);

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use crate::fleet::works::fingerprint;
 
 /// After this time a patch is written again that the server had no place for: it may have one now,
-/// which nothing tells.
+/// which nothing shows.
 const REFUSED: Duration = Duration::from_mins(10);
 
 /// The last patch of each object. Losing it costs one repeated write for each object.

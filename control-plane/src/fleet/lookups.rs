@@ -23,7 +23,7 @@ pub struct Overridden {
 type Override =
     dyn Fn(&ResourceBindingSpec, &str) -> Result<Option<Overridden>, String> + Send + Sync;
 
-/// Lookup for those who choose clusters and look at what runs there, which the binding controller
+/// Lookup for those who choose clusters and read what runs there, which the binding controller
 /// answers.
 #[derive(Default)]
 pub struct OverrideLookup(OnceLock<Box<Override>>);

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 /// First and longest wait.
 const FIRST: Duration = Duration::from_millis(200);
 const LONGEST: Duration = Duration::from_secs(30);
-/// Wait from which on it is worth telling.
+/// Wait from which on it is reported.
 const LONG: Duration = Duration::from_secs(5);
 /// Time after which a long wait that goes on is reported again.
 const AGAIN: Duration = Duration::from_mins(30);
@@ -30,7 +30,7 @@ pub struct Backoff<K> {
 struct Waited {
     /// Number of waits.
     count: u32,
-    /// Time at which it was told that the wait is long.
+    /// Time at which it was reported that the wait is long.
     told: Option<Instant>,
     /// Time at which the last wait ends.
     until: Option<Instant>,
@@ -41,8 +41,8 @@ struct Waited {
 pub struct Wait {
     /// Length of the wait.
     pub time: Duration,
-    /// Whether it is long and that is to be told now: once it has become so, and now and then while
-    /// it goes on.
+    /// Whether it is long and that is to be reported now: once it has become so, and now and then
+    /// while it goes on.
     pub is_worth_telling: bool,
     /// Whether it is long: what is waited for may never come.
     pub is_long: bool,
@@ -144,7 +144,7 @@ impl<K, V> Default for Since<K, V> {
 }
 
 impl<K: Clone + Eq + Hash, V: PartialEq> Since<K, V> {
-    /// Returns for how long `what` has been so of a key: not at all if it is news.
+    /// Returns for how long `what` has been so of a key: not at all if it is new.
     pub fn lasts(&self, key: &K, what: V) -> Duration {
         let now = Instant::now();
         let mut all = self.0.lock();
@@ -225,7 +225,7 @@ mod tests {
             tokio::time::advance(wait.time).await;
         }
         assert_eq!(told, [0, 30, 60, 90]);
-        // Polling all the time would have been 200 looks in 40 s.
+        // Polling all the time would have been 200 rounds in 40 s.
         assert!(begun.elapsed() > Duration::from_mins(90));
         assert_eq!(waits.next(&"b").time, FIRST, "others do not wait longer");
         waits.forget(&"a");

@@ -434,7 +434,7 @@ impl Fleet {
     /// Waits until this process may act and knows the fleet; `false` when it is to end instead.
     ///
     /// Nothing is decided before: a decision on half a list would be a decision on stale knowledge
-    /// (safety contract 5). So would be one on what a process that stood by has seen of what the
+    /// (safety contract 5). So would be one on what a standby has seen of what the
     /// former leader did: a watch of its own may have been cut off unnoticed.
     pub async fn ready(&self) -> bool {
         let ready = async {

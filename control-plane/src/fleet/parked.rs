@@ -49,7 +49,7 @@ impl<K: Clone + Eq + Hash + Debug + Send + Sync + 'static> Parked<K> {
             .entry(kind.clone())
             .or_default()
             .insert(key.clone());
-        // It may have become known since the caller looked, and then nothing reports it any more.
+        // It may have become known since the caller read it, and then nothing reports it any more.
         if self.templates.is_known(kind) {
             self.leave(&key);
             self.queue.add(key);

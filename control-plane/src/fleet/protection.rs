@@ -64,7 +64,7 @@ pub fn protected<'a>(fleet: &Fleet, binding: &'a AnyBinding) -> Cow<'a, Resource
 }
 
 /// Returns the spec of a binding with what its policy says ([`policy_of`]), as [`protected`] does:
-/// for who reads more of that policy, which may change between two looks.
+/// for who reads more of that policy, which may change between two readings.
 pub fn protected_by<'a>(
     fleet: &Fleet,
     binding: &'a AnyBinding,

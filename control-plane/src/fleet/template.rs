@@ -263,7 +263,7 @@ impl Template {
 }
 
 /// Returns the metadata as it is kept: without the largest annotation by far, at which no policy
-/// looks. It stays in the text.
+/// checks. It stays in the text.
 fn metadata(mut whole: ObjectMeta) -> ObjectMeta {
     if let Some(annotations) = &mut whole.annotations {
         annotations.remove("kubectl.kubernetes.io/last-applied-configuration");

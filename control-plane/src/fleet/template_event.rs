@@ -57,7 +57,7 @@ pub enum KindState {
     Listed,
 }
 
-/// Returns what a change of the cache means; `None` for one that nobody needs to hear of, such as
+/// Returns what a change of the cache means; `None` for one that concerns nobody, such as
 /// that of a status.
 pub(super) fn event(change: &Change<Template>) -> Option<TemplateEvent> {
     match change {

@@ -24,11 +24,11 @@ use super::scope::is_reserved;
 use super::template::{Kind, Template, TemplateKey, codec};
 use super::template_event::{KindState, Lookup, TemplateChange, event};
 
-/// First and longest time after which a kind that the API server does not have is looked for again.
+/// First and longest time after which a kind that the API server does not have is asked for again.
 const FIRST_RETRY: Duration = Duration::from_secs(2);
 const LONGEST_RETRY: Duration = Duration::from_mins(1);
-/// Share of each missing kind in the time between two looks: 20 look-ups a second for all of them
-/// together.
+/// Share of each missing kind in the time between two requests: 20 requests a second for all of
+/// them together.
 const RETRY_SHARE: Duration = Duration::from_millis(50);
 /// Time for which a kind is still watched after nothing names it any more: a policy that is
 /// replaced is gone for a moment.
@@ -65,7 +65,7 @@ enum Watched {
     /// Whether the API server has the kind is being found out.
     Sought,
     /// The API server did not have the kind when it was asked, so many times in a row.
-    Missing { looks: u32 },
+    Missing { asked: u32 },
     /// The kind exists and cannot be listed, watched and deleted, which templates must be.
     Unfit,
     Following {
@@ -181,7 +181,7 @@ impl Templates {
         }
     }
 
-    /// Returns whether the API told of the deletion of a template.
+    /// Returns whether a watch showed the deletion of a template.
     pub fn was_deleted(&self, key: &TemplateKey) -> bool {
         match self.read().get(&key.kind).map(|entry| &entry.watched) {
             Some(Watched::Following { informer, .. }) => {
@@ -292,7 +292,7 @@ impl Templates {
         })
     }
 
-    /// Looks for named kinds until shutdown.
+    /// Asks for named kinds until shutdown.
     pub async fn run(self) {
         let (queue, shutdown) = (self.inner.wanted.clone(), self.inner.shutdown.clone());
         queue
@@ -361,17 +361,17 @@ impl Templates {
         false
     }
 
-    /// Notes that the API server does not have a kind, and says when to look again.
+    /// Notes that the API server does not have a kind, and returns when to ask again.
     fn miss(&self, kind: &Kind) -> Next {
         let mut kinds = self.write();
         let Some(entry) = kinds.get_mut(kind) else {
             return Next::Done;
         };
-        let looks = match entry.watched {
-            Watched::Missing { looks } => looks.saturating_add(1),
+        let asked = match entry.watched {
+            Watched::Missing { asked } => asked.saturating_add(1),
             _ => 1,
         };
-        entry.watched = Watched::Missing { looks };
+        entry.watched = Watched::Missing { asked };
         let missing = kinds
             .values()
             .filter(|entry| matches!(entry.watched, Watched::Missing { .. }))
@@ -380,10 +380,10 @@ impl Templates {
         tracing::debug!(
             api_version = kind.api_version,
             kind = kind.kind,
-            looks,
+            asked,
             "the API server does not have the kind"
         );
-        Next::After(retry_after(looks, missing))
+        Next::After(retry_after(asked, missing))
     }
 
     fn follow(&self, kind: Arc<Kind>, resource: ApiResource, capabilities: &ApiCapabilities) {
@@ -424,7 +424,7 @@ impl Templates {
         }
     }
 
-    /// Runs an informer until it is stopped, tells when its first list has arrived, and has it
+    /// Runs an informer until it is stopped, notifies when its first list has arrived, and has it
     /// started anew if it ends by itself, or whoever listens to it panics.
     async fn attend(self, kind: Arc<Kind>, informer: Informer<Template>, stop: CancellationToken) {
         let (templates, known, stopped) = (self.clone(), Arc::clone(&kind), stop.clone());
@@ -439,7 +439,7 @@ impl Templates {
                 () = listed => {}
             }
         });
-        // An error is a panic; it is told below.
+        // An error is a panic; it is reported below.
         let _ = running.await;
         if stop.is_cancelled() {
             return;
@@ -483,10 +483,10 @@ impl Templates {
     }
 }
 
-/// Returns how long to wait before a kind is looked for again. `looks` is how often it was not
+/// Returns how long to wait before a kind is asked for again. `asked` is how often it was not
 /// found, `missing` is how many kinds are missing.
-fn retry_after(looks: u32, missing: usize) -> Duration {
-    let backoff = doubled((FIRST_RETRY, LONGEST_RETRY), looks.saturating_sub(1));
+fn retry_after(asked: u32, missing: usize) -> Duration {
+    let backoff = doubled((FIRST_RETRY, LONGEST_RETRY), asked.saturating_sub(1));
     let share = RETRY_SHARE.saturating_mul(u32::try_from(missing).unwrap_or(u32::MAX));
     backoff.max(share)
 }

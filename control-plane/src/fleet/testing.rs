@@ -1,4 +1,4 @@
-//! A fleet API in memory, for tests of what controllers ask, write and tell.
+//! A fleet API in memory, for tests of what controllers ask, write and report.
 //!
 //! It keeps objects by plural, namespace and name, and answers reads, lists and watches from them.
 //! What is written changes them, and is written down; a test says what is refused.
@@ -70,9 +70,9 @@ struct State {
     objects: BTreeMap<Place, Value>,
     /// Objects that lists and watches lack.
     hidden: BTreeSet<Place>,
-    /// What watches tell: version, plural, kind of event, object.
+    /// What watches send: version, plural, kind of event, object.
     log: Vec<(u64, String, &'static str, Value)>,
-    /// Watches from versions below this one are told that their version is too old.
+    /// Watches from versions below this one end because their version is too old.
     oldest: u64,
     /// What is answered in place of the truth, by method and end of the path; `None`: nothing, the
     /// connection breaks.
@@ -197,7 +197,7 @@ pub fn refusal(code: u16, reason: &str, name: &str) -> Value {
     })
 }
 
-/// Refusals of a write, with whether one that is to be looked at again anyway.
+/// Refusals of a write, with whether one that is to be reconciled again anyway.
 pub const REFUSALS: [(u16, &str, bool); 3] = [
     (409, "Conflict", true),
     (404, "NotFound", true),
@@ -317,7 +317,7 @@ impl FakeApi {
         self.store(plural, object);
     }
 
-    /// Stores an object, or replaces it, tells the watches of it, and returns the object as it is
+    /// Stores an object, or replaces it, sends it to the watches, and returns the object as it is
     /// stored.
     fn store(&self, plural: &str, mut object: Value) -> Value {
         let mut state = self.0.state.lock();
@@ -428,7 +428,7 @@ impl FakeApi {
         self.expire(|state| _ = state.hidden.remove(&place));
     }
 
-    /// Ends what [`hide`](Self::hide) began without telling any watch: the list was short once.
+    /// Ends what [`hide`](Self::hide) began without an event of any watch: the list was short once.
     pub fn show_again(&self, plural: &str, namespace: &str, name: &str) {
         let place = (plural.to_owned(), namespace.to_owned(), name.to_owned());
         self.0.state.lock().hidden.remove(&place);
@@ -693,7 +693,7 @@ impl FakeApi {
         self.store(&place.0, object)
     }
 
-    /// Answers a watch: it says what has happened, and ends when there is more to tell.
+    /// Answers a watch: it says what has happened, and ends when there is more to send.
     fn watch(&self, path: &str, query: &str) -> Response<ResponseBody> {
         let (plural, namespace, _) = addressed(path).unwrap_or_default();
         let is_in = move |object: &Value| {

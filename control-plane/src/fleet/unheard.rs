@@ -26,7 +26,7 @@ pub fn unheard<'a>(
         .iter()
         .find(|it| it.cluster_name == first.name)
         .filter(|it| is_unheard(it))?;
-    // The first cluster is nearly always heard, so that the reports seldom have to be sorted.
+    // The first cluster is hardly ever silent, so that the reports seldom have to be sorted.
     let mut silent: HashMap<&str, bool> = HashMap::with_capacity(reports.len());
     for report in reports {
         let is_silent = silent.entry(&report.cluster_name);

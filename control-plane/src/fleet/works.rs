@@ -73,7 +73,7 @@ impl CachedWork {
     }
 }
 
-/// Returns a fingerprint of a value, by which it is told whether two values are the same.
+/// Returns a fingerprint of a value, by which two values are compared.
 pub fn fingerprint(value: &Value) -> u64 {
     let mut hasher = DefaultHasher::new();
     value.to_string().hash(&mut hasher);

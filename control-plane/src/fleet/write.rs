@@ -45,7 +45,7 @@ impl<K> Written<K> {
         matches!(self, Self::Overtaken)
     }
 
-    /// Returns when to look at the object again.
+    /// Returns when to reconcile the object again.
     pub fn next(&self) -> Next {
         if self.is_overtaken() {
             Next::Again

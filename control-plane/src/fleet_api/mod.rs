@@ -169,7 +169,7 @@ impl Settings {
     }
 }
 
-/// Runs the command: reads arguments and environment, and runs until it is told to stop.
+/// Runs the command: reads arguments and environment, and runs until a signal to stop.
 pub(crate) fn execute(mut arguments: Vec<OsString>) -> ExitCode {
     arguments.remove(1);
     let command = clap::Command::new(COMPONENT)

@@ -227,7 +227,7 @@ fn follow(
             selects: &|affinity| matches_affinity(affinity, cluster),
             is_gone: &|_| false,
             is_refused: &|_| false,
-            first_look: false,
+            is_first: false,
             reserves: settings.condition_taints,
         },
         now,

@@ -31,7 +31,7 @@ use crate::settings::COMPONENT;
 const SECRET: &str = "muster-webhook-tls";
 /// Name of both webhook configurations (charts/control-plane/access/webhooks.yaml).
 const CONFIGURATION: &str = "muster";
-/// How often the Secret and the configurations are looked at. Looking writes nothing.
+/// How often the Secret and the configurations are checked. A check writes nothing.
 const LOOK: Duration = Duration::from_secs(10);
 
 #[derive(Debug, thiserror::Error)]
@@ -54,8 +54,8 @@ struct Keeper {
     /// DNS names and addresses of the server, sorted.
     names: Vec<String>,
     certificate: Arc<Certificate>,
-    /// What was made and could not be stored yet: made anew at each look, it would be named anew at
-    /// each look.
+    /// What was made and could not be stored yet: made anew at each check, it would be named anew
+    /// at each check.
     unstored: Mutex<Option<Issued>>,
 }
 
@@ -93,7 +93,7 @@ pub(crate) fn start(
                 }
             }
             keeper.certificate.measure(calendar());
-            // A replica that waits for the first certificate looks more often.
+            // A replica that waits for the first certificate checks more often.
             let pause = if keeper.certificate.is_there() {
                 LOOK
             } else {

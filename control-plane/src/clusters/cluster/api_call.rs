@@ -47,7 +47,7 @@ pub(super) async fn write_condition(
     Ok(written)
 }
 
-/// Writes one condition of a Cluster if its status or message is news, and returns it as it is
+/// Writes one condition of a Cluster if its status or message has changed, and returns it as it is
 /// written.
 pub(in crate::clusters) async fn write_if_changed(
     client: &Client,

@@ -1,6 +1,6 @@
 //! Tracks whether the control plane itself can reach the fleet API.
 //!
-//! While it cannot, every member looks silent. When contact is restored, the lost time is added to
+//! While it cannot, every member seems silent. When contact is restored, the lost time is added to
 //! all deadlines; and no cluster is reported silent while contact is not recent (safety contract
 //! 3).
 

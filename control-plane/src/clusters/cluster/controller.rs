@@ -28,7 +28,7 @@ use crate::fleet::write::namespace;
 /// Starts the controller and the monitor.
 pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     let queue = Queue::<String>::new("cluster");
-    // Listens first: whoever looks at a cluster knows what it claims.
+    // Listens first: whoever reconciles a cluster knows what it claims.
     let identities = duplicates::listen(&fleet.clusters, &fleet.namespaces, &queue);
     let workers = fleet.settings.concurrent_cluster_syncs;
     let memory = (identities, Arc::<DeletionWaits>::default());
@@ -88,7 +88,7 @@ async fn attend(
     Ok(next)
 }
 
-/// Returns how a cluster is monitored; `None` if the controller of push clusters tells that.
+/// Returns how a cluster is monitored; `None` if the controller of push clusters reports that.
 fn monitoring(mode: &ClusterSyncMode, connects: bool) -> Option<Monitoring<'static>> {
     if *mode == ClusterSyncMode::Pull {
         Some(Monitoring::Lease)

@@ -29,7 +29,7 @@ use crate::fleet::protection::preserves_on_deletion;
 use crate::fleet::works::{CachedWork, Doomed, Role, binding_of, is_of_namespace};
 use crate::fleet::write::{Written, merge};
 
-/// How often a leaving cluster is looked at again where nobody tells us of a change.
+/// How often a leaving cluster is reconciled again where no watch shows a change.
 const DELETION_RETRY: Duration = Duration::from_secs(2);
 
 /// Takes the next step.
@@ -164,7 +164,7 @@ async fn is_deleting(
 
 /// Returns the Works of a cluster that the API has and the cache does not show: a list may have
 /// lacked them, and where this one lacks all, they are asked for by name. What the API has many of,
-/// it returns in several looks.
+/// it returns in several rounds.
 async fn unlisted_works(
     fleet: &Fleet,
     cluster: &Cluster,

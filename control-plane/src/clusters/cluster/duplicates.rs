@@ -108,7 +108,7 @@ pub async fn report_duplicate(
             fleet.events.warn(cluster, reason, message);
         }
         Written::Done(_) => tracing::info!(cluster = name, "{message}"),
-        // The change that was in our way makes us look again.
+        // The change that was in our way has the cluster reconciled again.
         Written::Overtaken | Written::Gone => {}
     }
     Ok(())
@@ -118,7 +118,7 @@ pub async fn report_duplicate(
 async fn record(fleet: &Fleet, cluster: &Cluster, claims: &[Claim]) -> Result<(), kube::Error> {
     let name = execution_namespace(&cluster.name_any());
     let Some(namespace) = fleet.namespaces.get(None, &name) else {
-        // Its creation makes us look again.
+        // Its creation has the cluster reconciled again.
         return Ok(());
     };
     if !identity::is_to_be_recorded(cluster, claims, &namespace) {

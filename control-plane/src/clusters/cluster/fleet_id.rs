@@ -47,7 +47,7 @@ pub fn start(fleet: &std::sync::Arc<Fleet>, tasks: &mut Tasks) {
                     "published the id of the fleet, or its addresses"
                 );
             }
-            // The creation of a namespace that is gone makes us look again.
+            // The creation of a namespace that is gone has this read again.
             written.next()
         })
     });

@@ -98,7 +98,7 @@ struct Inner {
 }
 
 impl Identities {
-    /// Takes note of a Cluster's id; `known_before` for what the first list tells. Gives the others
+    /// Takes note of a Cluster's id; `known_before` for what the first list shows. Gives the others
     /// whose case that changes.
     pub fn note(&self, name: &str, id: Option<&str>, known_before: bool) -> Vec<String> {
         let mut inner = self.inner.lock();

@@ -1,6 +1,6 @@
 //! Watches the leases of all clusters and reports those that went silent.
 //!
-//! Renewals come from the watch, and timers tell when a silence has lasted for the grace period.
+//! Renewals come from the watch, and timers fire when a silence has lasted for the grace period.
 //! Before a cluster is reported, its lease is read once from the API: this detects a watch that
 //! lags, and if the read fails, it is the control plane that is cut off. The lease is read just
 //! before the grace period ends, so that the report is not delayed.
@@ -30,7 +30,7 @@ use crate::fleet::Fleet;
 
 /// Deadline of the reads that test our own contact.
 const READ: Duration = Duration::from_secs(3);
-/// Pause before a silence that could not be confirmed or written is looked at again.
+/// Pause before a silence that could not be confirmed or written is checked again.
 const RETRY: Duration = Duration::from_secs(1);
 /// Silences confirmed and reported at a time.
 const REPORTERS: usize = 32;
@@ -40,7 +40,7 @@ const MANY: usize = 64;
 
 struct LeaseMonitor {
     fleet: Arc<Fleet>,
-    /// `None` until this process leads: what was heard before does not count.
+    /// `None` until this process leads: renewals before that do not count.
     state: Mutex<Option<State>>,
     changed: Notify,
     reporters: Arc<Semaphore>,
@@ -303,7 +303,7 @@ impl LeaseMonitor {
         });
     }
 
-    /// Reports one silent cluster, unless a last look at its lease says otherwise.
+    /// Reports one silent cluster, unless a last reading of its lease says otherwise.
     async fn report(&self, name: &str) {
         let believed = self.with(|state, now| state.believes_silence(name, now));
         if believed != Some(true) && !self.ask_about(name).await {

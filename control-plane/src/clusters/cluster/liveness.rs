@@ -43,7 +43,7 @@ pub struct Due {
     /// heartbeat was missed, record the answer ([`LivenessTracker::lease`],
     /// [`LivenessTracker::confirmed`]), and wait.
     pub confirm: Vec<String>,
-    /// Clusters that look silent. Their timers have ended: judge each with
+    /// Clusters that seem silent. Their timers have ended: judge each with
     /// [`LivenessTracker::judge`] and then either report the silence or call
     /// [`LivenessTracker::arm`].
     pub silent: Vec<String>,
@@ -79,7 +79,7 @@ impl LivenessTracker {
     }
 
     /// Takes note of a pull cluster's Ready condition; `age` is the time since the object was
-    /// created. Says whether the cluster was not known: then its lease, which may have been told of
+    /// created. Says whether the cluster was not known: then its lease, which may have been seen
     /// before, is to be reported again.
     pub fn cluster(
         &mut self,
@@ -139,7 +139,7 @@ impl LivenessTracker {
         }
     }
 
-    /// Gives everyone back time in which nobody could have been heard.
+    /// Gives all clusters back time in which no renewal could have been seen.
     pub fn give_back(&mut self, lost: Duration, now: Instant) {
         for entry in self.tracked.values_mut() {
             entry.liveness.give_back(lost, now);

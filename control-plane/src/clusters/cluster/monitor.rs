@@ -99,7 +99,7 @@ impl Liveness {
         }
     }
 
-    /// Takes note of the Ready condition as it stands. Any new content is a sign of life; its
+    /// Takes note of the Ready condition as it is. Any new content is a sign of life; its
     /// disappearance is not.
     pub fn ready(&mut self, ready: Option<&Condition>, now: Instant) {
         if self.ready.as_ref() == ready {
@@ -138,7 +138,7 @@ impl Liveness {
         without > graces.monitor
     }
 
-    /// Gives back time in which nobody could have been heard.
+    /// Gives back time in which no renewal could have been seen.
     pub fn give_back(&mut self, lost: Duration, now: Instant) {
         self.heard = (self.heard + lost).min(now);
     }

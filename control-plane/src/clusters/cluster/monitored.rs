@@ -67,10 +67,10 @@ fn judge(cluster: &Cluster, monitoring: Monitoring<'_>, now: Timestamp) -> Optio
     (!is_plain).then(|| monitoring.condition(now))
 }
 
-/// Writes the condition, and an event if the cluster is not monitored, where that is news.
+/// Writes the condition, and an event if the cluster is not monitored, where that has changed.
 ///
 /// # Errors
-/// Those of the API; whoever wrote the cluster first makes us look again.
+/// Those of the API; where somebody else wrote the cluster first, it is reconciled again.
 pub async fn note(
     fleet: &Fleet,
     cluster: &Cluster,

@@ -48,8 +48,8 @@ fn paused(
     conditions::is_update(cluster.condition(MOVEMENT_PAUSED), &said).then_some(said)
 }
 
-/// Returns the drain of a cluster, or else its cordon, if it stands and nobody is recorded for it,
-/// as when it was written without `kubectl muster`.
+/// Returns the drain of a cluster, or else its cordon, if it is in force and nobody is recorded for
+/// it, as when it was written without `kubectl muster`.
 fn unrecorded(cluster: &Cluster) -> Option<Attribution> {
     let taints = &cluster.spec.taints;
     let taint = taints.iter().find(|it| it.key == DRAIN);
@@ -89,10 +89,10 @@ fn last_order(cluster: &Cluster, now: Timestamp) -> Option<Condition> {
     conditions::is_update(cluster.condition(LAST_ORDER), &said).then_some(said)
 }
 
-/// Writes the conditions, each with an event, where they are news.
+/// Writes the conditions, each with an event, where they have changed.
 ///
 /// # Errors
-/// Those of the API; whoever wrote the cluster first makes us look again.
+/// Those of the API; where somebody else wrote the cluster first, it is reconciled again.
 pub async fn note(fleet: &Fleet, cluster: &Cluster) -> Result<(), kube::Error> {
     let (name, now) = (cluster.name_any(), fleet.clock.now());
     let pause = fleet.pauses.of(&name, now);
@@ -108,7 +108,7 @@ pub async fn note(fleet: &Fleet, cluster: &Cluster) -> Result<(), kube::Error> {
         return Ok(());
     };
     let written = Written::of(write_condition(&fleet.client, cluster, said.clone()).await)?;
-    // Otherwise the next version of the cluster is looked at as well.
+    // Otherwise the next version of the cluster is reconciled as well.
     if let Written::Done(_) = written {
         fleet.events.publish(cluster, kind, reason, said.message);
     }
@@ -282,7 +282,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn that_a_pause_has_ended_is_not_told_again_after_a_restart() {
-        // A former process told that bob ended the pause of the fleet; this one has not seen it.
+        // A former process reported that bob ended the pause of the fleet; this one has not seen
+        // it.
         let resumed = json!({
             "metadata": {"name": "m1"}, "spec": {"syncMode": "Pull"},
             "status": {"conditions": [{

@@ -102,7 +102,7 @@ fn listed(names: &[String]) -> Option<String> {
 }
 
 /// Step that each leaving cluster waits in, since when, and when that was reported. A restart loses
-/// it: the wait is then told again.
+/// it: the wait is then reported again.
 #[derive(Debug, Default)]
 pub(super) struct DeletionWaits(Mutex<HashMap<String, Wait>>);
 
@@ -114,8 +114,8 @@ struct Wait {
 }
 
 impl DeletionWaits {
-    /// Returns whether a step has taken so long that it is to be told now, if there is something to
-    /// tell.
+    /// Returns whether a step has taken so long that it is to be reported now, if there is
+    /// something to report.
     pub(super) fn is_due(&self, cluster: &str, step: DeletionStep, now: Instant) -> bool {
         let mut waits = self.0.lock();
         let wait = waits.entry(cluster.to_owned()).or_insert(Wait {

@@ -1,4 +1,4 @@
-//! Tells agents which clusters to watch, and Clusters whether their peers see them.
+//! Asks agents to watch clusters, and writes into Clusters whether their peers see them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ use crate::fleet::write::{Written, merge};
 
 /// Time for which changes of the fleet are gathered before peers are chosen anew.
 const GATHERED: Duration = Duration::from_secs(5);
-/// Interval at which it is looked whether a peer lives of a witness that has lost all of them.
+/// Interval at which it is checked whether a peer lives of a witness that has lost all of them.
 const LOOK: Duration = Duration::from_secs(10);
 
 /// State of the fleet as a whole, as far as it is known.
@@ -81,8 +81,8 @@ impl Memory {
     }
 }
 
-/// Starts the controller. With `--peers-per-cluster=0` it takes back what was told before, and does
-/// nothing else.
+/// Starts the controller. With `--peers-per-cluster=0` it takes back what was written before, and
+/// does nothing else.
 pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     let workers = fleet.settings.concurrent_cluster_syncs;
     let memory = Arc::<Memory>::default();
@@ -163,7 +163,7 @@ fn asked_of(cluster: &Cluster) -> Vec<Peer> {
     read(cluster.annotations().get(PEERS).map(String::as_str))
 }
 
-/// Returns whether a cluster has something that this controller told.
+/// Returns whether a cluster has something that this controller wrote.
 fn has_remains(cluster: &Cluster) -> bool {
     let is_told = |it: &Condition| it.status != UNKNOWN || it.reason != "Off";
     cluster.annotations().contains_key(PEERS)
@@ -228,7 +228,7 @@ async fn attend(fleet: &Fleet, memory: &Memory, name: &str) -> Result<Next, ApiE
         };
         ("write the condition SeenByPeers of", told)
     } else {
-        // The version that the write makes is looked at next.
+        // The version that the write makes is reconciled next.
         let answer = ask(fleet, &cluster, asked.as_deref()).await;
         ("write the peers of", answer.map(|()| Next::Done))
     };
@@ -238,7 +238,7 @@ async fn attend(fleet: &Fleet, memory: &Memory, name: &str) -> Result<Next, ApiE
     })
 }
 
-/// Returns the annotation that tells an agent which clusters to watch.
+/// Returns the annotation that asks an agent to watch clusters.
 fn wanted(fleet: &Fleet, known: &Known, agent: &str) -> Option<String> {
     let watched = known.choice.watched.get(agent);
     let peers = watched.into_iter().flatten().filter_map(|name| {
@@ -260,7 +260,7 @@ async fn ask(fleet: &Fleet, cluster: &Cluster, asked: Option<&str>) -> Result<()
     Ok(())
 }
 
-/// Writes what the witnesses of a cluster see, where that is news.
+/// Writes what the witnesses of a cluster see, where that has changed.
 async fn report(fleet: &Fleet, cluster: &Cluster, known: &Known) -> Result<Next, kube::Error> {
     let (name, now) = (cluster.name_any(), fleet.clock.now());
     if let Err(why) = address(known, cluster) {

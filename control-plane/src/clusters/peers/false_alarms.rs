@@ -30,7 +30,7 @@ use crate::clusters::taint::record::Record;
 const TRIALS: u64 = 200;
 /// Clusters of the fleet, two in each region.
 const CLUSTERS: usize = 8;
-/// Second at which the fault begins: all have been heard and seen before.
+/// Second at which the fault begins: all have reported and have been seen before.
 const BEGIN: u64 = 60;
 /// Seconds for which the policy wants its conditions, as in the proposal.
 const WINDOW: u64 = 300;
@@ -259,7 +259,7 @@ impl Followed {
             selects: &|_| true,
             is_gone: &|_| false,
             is_refused: &|_| false,
-            first_look: false,
+            is_first: false,
             reserves: true,
         };
         let outcome = decide(&scene, at(second));

@@ -38,9 +38,9 @@ use crate::settings::{PUSH_CONTROLLERS, Settings};
 
 /// Name of the queue.
 const NAME: &str = "push clusters";
-/// Members that are looked at at a time.
+/// Members that are reconciled at a time.
 const WORKERS: usize = 4;
-/// Pause between two looks at the Secret of a member, whose changes are not watched.
+/// Pause between two readings of the Secret of a member, whose changes are not watched.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 /// Longest time of a renewal of a token.
 const RENEWAL: Duration = Duration::from_secs(15);
@@ -290,8 +290,8 @@ async fn unconnected(
 }
 
 /// Renews the token of a member's account if it is due, in a task of the member's own: a member
-/// that does not answer keeps no other waiting. A failure is told by an event; the token is good
-/// for as long again.
+/// that does not answer keeps no other waiting. A failure is reported by an event; the token is
+/// good for as long again.
 fn renew(
     fleet: &Arc<Fleet>,
     hosts: &Hosts,

@@ -27,9 +27,9 @@ use crate::settings::COMPONENT;
 
 /// One after another, so that of two requests for one name the second finds the first approved.
 const WORKERS: usize = 1;
-/// How long until a request is looked at again while the list of all requests is on its way.
+/// How long until a request is decided again while the list of all requests is on its way.
 const UNLISTED: Duration = Duration::from_secs(1);
-/// How soon a request is looked at again whose requester may not yet: roles are sometimes written
+/// How soon a request is decided again whose requester may not yet: roles are sometimes written
 /// after the token.
 const AGAIN: Duration = Duration::from_secs(30);
 /// For how long an approval is remembered here, where the watch has not shown it yet: as long as
@@ -38,7 +38,7 @@ const REMEMBERED: Duration = Duration::from_hours(1);
 /// For how long that goes on.
 const PATIENCE: SignedDuration = SignedDuration::from_mins(15);
 
-/// Starts the controller, with a watch of its own: nobody else looks at signing requests. Starts
+/// Starts the controller, with a watch of its own: nobody else needs signing requests. Starts
 /// that of the agents' roles as well.
 pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     let api = Api::all(fleet.watch_client.clone());

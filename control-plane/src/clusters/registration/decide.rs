@@ -22,7 +22,7 @@ const IMPERSONATOR: &str = "-impersonator";
 /// Seconds of the longest certificate: a year, which `karmadactl register` asks for, and a leap
 /// day.
 const LONGEST: i32 = 366 * 24 * 60 * 60;
-/// Requests of one requester that are looked at again after they were left.
+/// Requests of one requester that are decided again after they were left.
 const LOOKED_AT_AGAIN: usize = 10;
 /// The name by which `karmadactl register` asks for the rights of an administrator.
 const RBAC_GENERATOR: &str = "rbac-generator";
@@ -255,7 +255,7 @@ fn is_approved(request: &CertificateSigningRequest) -> bool {
     conditions.any(|it| it.type_ == "Approved" && it.status == "True")
 }
 
-/// Returns whether a request that was left is looked at again: one of the newest of its
+/// Returns whether a request that was left is decided again: one of the newest of its
 /// requester's.
 pub fn is_among_the_newest<'a>(
     request: &CertificateSigningRequest,

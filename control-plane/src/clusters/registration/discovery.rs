@@ -148,7 +148,7 @@ pub fn kubeconfig(server: &str, roots: &[Vec<u8>]) -> Value {
 mod tests {
     use super::*;
 
-    /// A certificate that OpenSSL made, for its key; nobody looks at its dates.
+    /// A certificate that OpenSSL made, for its key; nobody checks its dates.
     const CERTIFICATE: &str = include_str!("authority.pem");
     const HASH: &str = include_str!("authority.sha256");
 

@@ -25,7 +25,7 @@ use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::write::create_missing;
 
-/// Time after which a namespace is looked for again that is not there yet.
+/// Time after which a namespace is read again that is not there yet.
 const MISSING: Duration = Duration::from_secs(5);
 /// Time after which roles are created again that the control plane was forbidden to create.
 const FORBIDDEN: Duration = Duration::from_mins(10);
@@ -33,7 +33,7 @@ const FORBIDDEN: Duration = Duration::from_mins(10);
 /// A cluster, and the namespace in which the roles of its agent may be missing.
 type Key = (String, String);
 
-/// Starts the controller. It looks at a cluster that appears, and at those of which a namespace was
+/// Starts the controller. It reconciles a cluster that appears, and those of which a namespace was
 /// deleted.
 pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     Controller::new(fleet, "roles of agents")

@@ -15,7 +15,7 @@ use muster_shared::taints::{self, NO_EXECUTE, NO_SCHEDULE, date, put_on};
 
 use crate::settings::Settings;
 
-/// The taints a cluster should have, and when to look again.
+/// The taints a cluster should have, and when to decide again.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Wanted {
     /// The complete new list, if it differs from the present one.
@@ -372,7 +372,7 @@ mod tests {
             (vec![not_ready(Some(9_000))], 0, Some(3_900)),
             // By somebody who did not say when: the condition is all there is.
             (vec![not_ready(None)], 3_400, Some(3_700)),
-            // Other taints, older ones, tell nothing of this failure.
+            // Other taints, older ones, say nothing about this failure.
             (
                 vec![
                     taint("maintenance", NO_SCHEDULE, Some(1)),

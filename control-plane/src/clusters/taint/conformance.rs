@@ -50,7 +50,7 @@ fn replay(input: &Value) -> Value {
         selects: &selects,
         is_gone: &|_| true,
         is_refused: &|_| false,
-        first_look: true,
+        is_first: true,
         reserves: true,
     };
     let outcome = decide(&scene, now);

@@ -91,13 +91,13 @@ fn report_faults(fleet: &Fleet, policy: &ClusterTaintPolicy) {
 struct Memory {
     /// The clusters that were reconciled, each with the number of policies that are not followed
     /// there.
-    looked_at: Mutex<HashMap<String, usize>>,
+    left_out: Mutex<HashMap<String, usize>>,
     refusals: Refusals,
 }
 
 async fn check(fleet: &Fleet, memory: &Memory, name: &str) -> Result<Next, ApiError> {
     let Some(cluster) = fleet.clusters.get(None, name) else {
-        memory.looked_at.lock().remove(name);
+        memory.left_out.lock().remove(name);
         return Ok(Next::Done);
     };
     if cluster.metadata.deletion_timestamp.is_some() {
@@ -117,7 +117,7 @@ async fn check(fleet: &Fleet, memory: &Memory, name: &str) -> Result<Next, ApiEr
             selects: &|affinity: &ClusterAffinity| matches_affinity(affinity, &cluster),
             is_gone: &|policy| gone.contains(policy),
             is_refused: &|taint| memory.refusals.has(taint),
-            first_look: !memory.looked_at.lock().contains_key(name),
+            is_first: !memory.left_out.lock().contains_key(name),
             reserves: fleet.settings.condition_taints,
         };
         decide(&scene, now)
@@ -156,7 +156,7 @@ async fn check(fleet: &Fleet, memory: &Memory, name: &str) -> Result<Next, ApiEr
         }
     };
     let left_out = outcome.left_out.len();
-    let known = memory.looked_at.lock().insert(name.to_owned(), left_out);
+    let known = memory.left_out.lock().insert(name.to_owned(), left_out);
     if outcome.leaves_out_others(known) {
         report_left_out(fleet, &cluster, &outcome);
     }

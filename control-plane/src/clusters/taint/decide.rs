@@ -38,8 +38,8 @@ pub struct Scene<'a> {
     pub is_gone: &'a dyn Fn(&str) -> bool,
     /// Whether the API refused to put a taint on a cluster a short time ago.
     pub is_refused: &'a dyn Fn(&Taint) -> bool,
-    /// Whether this process has not looked at the cluster before.
-    pub first_look: bool,
+    /// Whether this process decides about the cluster for the first time.
+    pub is_first: bool,
     /// Whether the taints that follow the Ready condition are the cluster controller's.
     pub reserves: bool,
 }
@@ -65,14 +65,14 @@ impl Outcome {
         self.taints.is_none() && self.record.is_none()
     }
 
-    /// Returns whether policies are not followed, and people were told of another number of them
+    /// Returns whether policies are not followed, and another number of them was reported
     /// last.
     pub fn leaves_out_others(&self, told: Option<usize>) -> bool {
         !self.left_out.is_empty() && told != Some(self.left_out.len())
     }
 }
 
-/// Looks at a cluster.
+/// Decides about a cluster.
 pub fn decide(scene: &Scene<'_>, now: Timestamp) -> Outcome {
     let mut policies: Vec<&ClusterTaintPolicy> = scene.policies.to_vec();
     policies.sort_by_key(|p| (p.creation_timestamp().map(|t| t.0), p.name_any()));
@@ -241,8 +241,8 @@ impl Work<'_> {
         let verdict = verdict(&spec.match_conditions, conditions);
         let before = self.record.windows.get(&name);
         let is_new = before.is_none();
-        let (edition, first_look) = (&policy.metadata, scene.first_look);
-        let window = Window::next(before, verdict, edition, first_look, self.now);
+        let (edition, is_first) = (&policy.metadata, scene.is_first);
+        let window = Window::next(before, verdict, edition, is_first, self.now);
         if is_new && self.awaits(policy, window.matched) {
             let limit = record::WINDOWS_LIMIT;
             if !self.reserve(&name, &(&name, &window), limit) {

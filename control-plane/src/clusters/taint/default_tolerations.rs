@@ -3,7 +3,7 @@
 //! Karmada up to 1.14 added them at admission, so that workloads outlived a short failure of their
 //! cluster: `--default-not-ready-toleration-seconds`, `--default-unreachable-toleration-seconds`.
 //! The proposal removes them, so they are unset by default. They count when an eviction is judged,
-//! and are stored nowhere: a flag that changes must not look like a policy that changed.
+//! and are stored nowhere: a flag that changes must not seem a policy that changed.
 
 use std::borrow::Cow;
 

@@ -3,7 +3,7 @@
 //! In the proposal, conditions must match *without interruption* for a time before a taint is
 //! added, and not match without interruption before it is removed. The time is counted from when
 //! this control plane saw the change: the transition time of a condition may be that of the
-//! member's clock, and tells only whether there was an interruption that the control plane did not
+//! member's clock, and says only whether there was an interruption that the control plane did not
 //! see.
 
 use jiff::Timestamp;
@@ -25,7 +25,7 @@ pub struct Window {
     pub matched: bool,
     /// Since when, without a break, by the clock of the control plane.
     pub since: Timestamp,
-    /// The latest transition time of the conditions when the window was last looked at, by whatever
+    /// The latest transition time of the conditions when the window was last computed, by whatever
     /// clock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transition: Option<Timestamp>,
@@ -46,13 +46,13 @@ pub struct Verdict {
 }
 
 impl Window {
-    /// Returns the window of a policy after a look at the cluster. `first_look`: this process has
-    /// not looked at it before, so that changes may have been missed.
+    /// Returns the window of a policy after a decision about the cluster. `is_first`: this process
+    /// has not decided about it before, so that changes may have been missed.
     pub fn next(
         before: Option<&Self>,
         verdict: Verdict,
         policy: &ObjectMeta,
-        first_look: bool,
+        is_first: bool,
         now: Timestamp,
     ) -> Self {
         let generation = policy.generation.unwrap_or_default();
@@ -61,7 +61,7 @@ impl Window {
                 if window.generation == generation
                     && (window.uid.is_none() || window.uid == policy.uid)
                     && window.matched == verdict.matched
-                    && !window.is_broken_by(&verdict, first_look) =>
+                    && !window.is_broken_by(&verdict, is_first) =>
             {
                 // A time to come is the clock of another leader.
                 window.since.min(now)
@@ -78,15 +78,16 @@ impl Window {
         }
     }
 
-    /// Returns whether the verdict may have been another one between the last look and this one.
+    /// Returns whether the verdict may have been another one between the last decision and this
+    /// one.
     ///
     /// A condition that has the same status and another transition time was different in between.
     /// One that changed its status (False to Unknown, for instance) was seen to do so, unless
-    /// nobody looked.
-    fn is_broken_by(&self, verdict: &Verdict, first_look: bool) -> bool {
+    /// nobody decided.
+    fn is_broken_by(&self, verdict: &Verdict, is_first: bool) -> bool {
         let moved = self.transition != verdict.transition;
         let same_statuses = self.statuses == verdict.statuses;
-        moved && (first_look || same_statuses)
+        moved && (is_first || same_statuses)
     }
 }
 
@@ -133,7 +134,7 @@ mod tests {
         let well = |transition| verdict(true, "True", Some(transition));
         let again = verdict(true, "False", None);
         let over = verdict(false, "True", Some(50));
-        for (n, (before, verdict, first_look, since)) in [
+        for (n, (before, verdict, is_first, since)) in [
             // Whatever the conditions say of themselves, be their clock behind or ahead.
             (&None, ill(50), true, 100),
             (&None, ill(50), false, 100),
@@ -145,10 +146,10 @@ mod tests {
             (undated, again, false, 50),
             // False became Unknown, and both match: no break.
             (old, silent(), false, 50),
-            // The same status since another time: it was different between two looks.
+            // The same status since another time: it was different between two decisions.
             (old, ill(80), false, 100),
             (old, ill(10), false, 100),
-            // Something happened while nobody looked.
+            // Something happened between two decisions.
             (old, ill(80), true, 100),
             (old, silent(), true, 100),
             // Another verdict.
@@ -164,7 +165,7 @@ mod tests {
         {
             let matched = verdict.matched;
             let policy = policy("u", 1);
-            let next = Window::next(before.as_ref(), verdict, &policy, first_look, at(100));
+            let next = Window::next(before.as_ref(), verdict, &policy, is_first, at(100));
             assert_eq!((next.matched, next.since), (matched, at(since)), "case {n}");
         }
     }

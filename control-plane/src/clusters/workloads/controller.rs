@@ -26,7 +26,7 @@ use crate::fleet::write::Written;
 const GATHERED: Duration = Duration::from_secs(10);
 
 /// Starts the controller. With `--cluster-unhealthy-workloads-threshold=0` nothing is counted, and
-/// what was told before is taken back.
+/// what was reported before is taken back.
 pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     let workers = fleet.settings.concurrent_cluster_syncs;
     let mut controller = Controller::new(fleet, "workloads of clusters");

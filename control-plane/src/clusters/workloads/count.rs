@@ -157,8 +157,8 @@ mod tests {
         }
     }
 
-    /// Returns what is told of b, of these workloads: namespaces, workloads of each, their replicas
-    /// and their health in b, while they are healthy in a.
+    /// Returns what is reported of b, of these workloads: namespaces, workloads of each, their
+    /// replicas and their health in b, while they are healthy in a.
     fn told(workloads: &[(&str, usize, i32, &str)]) -> String {
         let all = workloads
             .iter()

@@ -1,4 +1,4 @@
-//! Tells the budget of the clusters.
+//! Keeps the budget informed of the clusters.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,9 +20,9 @@ use crate::fleet::api_error::ApiError;
 /// be seen, the watch shows it.
 const AGAIN: Duration = Duration::from_mins(1);
 
-/// Returns the budget that the settings give to a control plane; it is told of every cluster from
-/// now on. Call it before the listeners of those who pay are installed, so that they find it up to
-/// date.
+/// Returns the budget that the settings give to a control plane; it is informed of every cluster
+/// from now on. Call it before the listeners of those who pay are installed, so that they find it
+/// up to date.
 pub fn budget(fleet: &Arc<Fleet>, tasks: &mut Tasks) -> Pace {
     let pace = Pace::of(&fleet.settings);
     let following = Controller::<String, Fleet>::new(fleet, "lost clusters");
@@ -79,7 +79,7 @@ mod tests {
 
     const GONE: (u16, &str) = (404, "NotFound");
 
-    /// Looks for `m1`. Returns the next step, the number of requests, and whether the cluster
+    /// Asks for `m1`. Returns the next step, the number of requests, and whether the cluster
     /// counts as failed afterwards.
     async fn check(
         stand: &Stand,

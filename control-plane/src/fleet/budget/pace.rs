@@ -133,7 +133,7 @@ impl Pace {
         inner.budget.set_rate(per_second, now);
     }
 
-    /// Hears of a cluster that is new or changed. The cluster counts once it has begun and as long
+    /// Records a cluster that is new or changed. The cluster counts once it has begun and as long
     /// as it stays.
     pub fn observe(&self, cluster: &Cluster, now: Instant) {
         if is_counted(cluster) {
@@ -143,7 +143,7 @@ impl Pace {
         }
     }
 
-    /// Hears of a cluster that is not known any more and that nobody saw leave. One that had failed
+    /// Records that a cluster is not known any more and that nobody saw leave. One that had failed
     /// goes on to count, because otherwise the rate would rise by something that nobody knows.
     pub fn lost(&self, cluster: &str, now: Instant) {
         if !self.has_failed(cluster) {

@@ -52,7 +52,7 @@ impl Copy<'_> {
 }
 
 /// Returns the condition of a binding that says whether its copies are fenced; `None` where there
-/// is nothing to tell. `is_asked` says whether its policy asks for fencing.
+/// is nothing to report. `is_asked` says whether its policy asks for fencing.
 pub fn condition(
     is_asked: bool,
     copies: &[Copy<'_>],

@@ -47,7 +47,7 @@ pub fn runs_nothing(api_version: &str, kind: &str) -> bool {
     Kind::of(api_version, kind) == Kind::NoWorkload || group.ends_with(".k8s.io")
 }
 
-/// Returns whether an object of a kind is fenced only where a rule of an interpreter tells its
+/// Returns whether an object of a kind is fenced only where a rule of an interpreter reports its
 /// replicas.
 pub fn needs_rule(api_version: &str, kind: &str) -> bool {
     Kind::of(api_version, kind) == Kind::Custom

@@ -161,7 +161,7 @@ impl Pauses {
         }
     }
 
-    /// Reads the record of the fleet now and then, whatever its watch tells, and those that the
+    /// Reads the record of the fleet now and then, whatever its watch shows, and those that the
     /// caches have lost. Only what the API says of a lost record ends its pause.
     pub async fn confirm(self, client: Client, shutdown: CancellationToken) {
         let work = async {
@@ -209,7 +209,7 @@ impl Pauses {
             }
         };
         self.write().is_read = true;
-        // News that the watch told while the record was read are newer than the answer.
+        // Changes that the watch showed while the record was read are newer than the answer.
         let is_old = cluster.is_none() && self.read().heard != heard;
         let is_doubted = self.read().doubted.contains(&cluster);
         match (found, cluster) {
@@ -264,7 +264,7 @@ impl Pauses {
         listeners.push(Box::new(listener));
     }
 
-    /// Tells the listeners when the time of a pause has run out, and sets the gauges.
+    /// Notifies the listeners when the time of a pause has run out, and sets the gauges.
     pub async fn run(self, clock: Arc<Clock>, shutdown: CancellationToken) {
         loop {
             let now = clock.now();

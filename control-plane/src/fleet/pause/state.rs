@@ -67,7 +67,7 @@ impl Pause {
     }
 
     /// Returns the pauses that hold: that of the fleet, if there is one, and then those of the
-    /// clusters. Of one that somebody wrote by hand, the API server tells the program and the time.
+    /// clusters. Of one that somebody wrote by hand, the API server names the program and the time.
     pub fn all<'a>(
         record: Option<&ConfigMap>,
         clusters: impl IntoIterator<Item = &'a Cluster>,
@@ -187,7 +187,7 @@ impl Pause {
         self.until.is_none_or(|until| now < until)
     }
 
-    /// Tells the pause in a sentence, with its times as `clock` writes them.
+    /// Describes the pause in a sentence, with its times as `clock` writes them.
     pub fn told(&self, clock: impl Fn(Timestamp) -> String) -> String {
         let mut text = match &self.cluster {
             None => "all movement is paused".to_owned(),

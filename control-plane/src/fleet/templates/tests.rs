@@ -72,7 +72,7 @@ async fn a_kind_is_forgotten_when_nothing_names_it_any_more() {
 #[test]
 fn a_look_up_of_a_missing_kind_backs_off_and_all_of_them_share_a_rate() {
     assert_eq!(
-        [1, 2, 3, 6, 40].map(|looks| retry_after(looks, 1).as_secs()),
+        [1, 2, 3, 6, 40].map(|asked| retry_after(asked, 1).as_secs()),
         [2, 4, 8, 60, 60]
     );
     for missing in [100_u32, 10_000, 1_000_000] {

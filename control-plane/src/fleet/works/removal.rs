@@ -48,8 +48,8 @@ impl Doomed {
     }
 
     /// Deletes the Work. The agent then removes its objects from the member, or leaves them there
-    /// where they are to stay: that stands in the Work before it is deleted. What another client
-    /// has said since counts, since the agent may have read it.
+    /// where they are to stay: that is written into the Work before it is deleted. What another
+    /// client has said since counts, since the agent may have read it.
     ///
     /// # Errors
     /// Errors of the API; a conflict where another Work has the name by now, or the Work was

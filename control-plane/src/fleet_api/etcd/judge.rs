@@ -28,7 +28,7 @@ pub(super) struct Member {
     /// URLs at which members reach it.
     #[serde(rename = "peerURLs")]
     pub peer_urls: Vec<String>,
-    /// URLs at which clients reach it, which it tells at its first start.
+    /// URLs at which clients reach it, which it announces at its first start.
     #[serde(rename = "clientURLs")]
     pub client_urls: Vec<String>,
 }

@@ -149,7 +149,7 @@ fn read(status: StatusCode, body: &[u8]) -> anyhow::Result<Answer> {
     Ok(Answer::Serves(members))
 }
 
-/// Tells every other member that asks that the volume of this one is empty.
+/// Answers every other member that asks that the volume of this one is empty.
 pub(super) async fn answer(listener: TcpListener, tls: TlsAcceptor) {
     // Ends the conversations with this function.
     let mut conversations = tokio::task::JoinSet::new();
@@ -166,7 +166,8 @@ pub(super) async fn answer(listener: TcpListener, tls: TlsAcceptor) {
     }
 }
 
-/// Returns the answer to a request. etcd asks more of its peers; it is told that nothing runs here.
+/// Returns the answer to a request. etcd asks more of its peers; the answer is that nothing runs
+/// here.
 fn respond(path: &str) -> Response<Full<Bytes>> {
     if path == PATH {
         return Response::new(Full::new(Bytes::from_static(EMPTY)));

@@ -1,4 +1,4 @@
-//! What is written and told of a cluster that leaves.
+//! What is written and reported of a cluster that leaves.
 
 use http::Method;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Which Cluster is told that its member has one already, and what that rests upon.
+//! Which Cluster gets the condition that its member has one already, and what that rests upon.
 
 use http::Method;
 use serde_json::Value;

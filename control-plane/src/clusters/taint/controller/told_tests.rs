@@ -1,4 +1,4 @@
-//! What is told of taints that policies want and that do not come.
+//! What is reported of taints that policies want and that do not come.
 
 use serde_json::Value;
 
@@ -64,7 +64,7 @@ async fn only_a_policy_that_the_api_does_not_have_is_gone() {
         stand.api.delete("clustertaintpolicies", "", name);
     }
     pass(1).await;
-    // The cache does not hear of these.
+    // The cache does not see these.
     for name in ["unlisted", "remade"] {
         let path = format!("/clustertaintpolicies/{name}");
         let answer = policy(name);
@@ -82,7 +82,7 @@ async fn only_a_policy_that_the_api_does_not_have_is_gone() {
     let path = "/clustertaintpolicies/absent";
     stand.api.answer(http::Method::GET, path, 404, unserved);
     assert!(gone(&stand.fleet, Some(&record)).await.is_err());
-    // The definition of the kind was removed, and the watch told that the policy was deleted.
+    // The definition of the kind was removed, and the watch showed that the policy was deleted.
     let taints = json!([{"key": "a", "effect": "NoExecute", "heldBy": ["left"]}]);
     let record = Record::read(Some(&json!({ "taints": taints }).to_string())).unwrap();
     let (path, unserved) = ("/clustertaintpolicies/left", refusal(404, "NotFound", ""));

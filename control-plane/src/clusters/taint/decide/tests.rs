@@ -7,7 +7,7 @@ mod changes;
 mod proposed_example;
 mod several_conditions;
 
-/// A cluster and its policies through time, each look with the memory of the last.
+/// A cluster and its policies through time, each decision with the memory of the last.
 struct Story {
     cluster: Cluster,
     policies: Vec<ClusterTaintPolicy>,
@@ -19,7 +19,7 @@ struct Story {
     /// Writes so far.
     writes: usize,
     left_out: Vec<String>,
-    /// What the last look changed: policy, key, and whether the taint was added.
+    /// What the last decision changed: policy, key, and whether the taint was added.
     changes: Vec<(String, String, bool)>,
     /// Keys of taints that the API refuses.
     refused: Vec<String>,
@@ -84,7 +84,7 @@ impl Story {
         self.fresh = true;
     }
 
-    /// Looks at the cluster, writes what is decided, and returns the keys of its taints.
+    /// Decides about the cluster, writes what is decided, and returns the keys of its taints.
     fn check(&mut self, now: i64) -> Vec<String> {
         let policies: Vec<&ClusterTaintPolicy> = self.policies.iter().collect();
         let selects = |affinity: &ClusterAffinity| {
@@ -98,7 +98,7 @@ impl Story {
             selects: &selects,
             is_gone: &|policy| !self.unreadable.contains(&policy.to_owned()),
             is_refused: &|taint| self.refused.contains(&taint.key),
-            first_look: self.fresh,
+            is_first: self.fresh,
             reserves: true,
         };
         let outcome = decide(&scene, at(now));

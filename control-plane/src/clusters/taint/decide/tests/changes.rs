@@ -141,7 +141,7 @@ fn a_taint_that_many_policies_hold_fills_no_more_than_the_record() {
     story.policies = (0..1_000).map(long).collect();
     story.check(0);
     story.ready("False", 10);
-    // Each look begins no more windows than there is room for.
+    // Each decision begins no more windows than there is room for.
     for now in 10..40 {
         assert_eq!(story.check(now), ["a"]);
     }

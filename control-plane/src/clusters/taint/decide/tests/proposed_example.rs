@@ -1,4 +1,4 @@
-//! The ClusterTaintPolicy of the proposal, as it stands there.
+//! The ClusterTaintPolicy of the proposal, as it is there.
 
 use serde_json::json;
 
