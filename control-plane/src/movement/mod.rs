@@ -2,7 +2,7 @@
 //!
 //! The reasons to move are taints (`eviction`), an application that stays unhealthy
 //! (`application_failover`), and requests and returns (`rebalance`); all of them pay from the
-//! budget in [`fleet`](crate::fleet::budget) and stand still while movement is paused.
+//! budget in [`fleet`](crate::fleet::budget) and stop while movement is paused.
 //! `graceful_eviction` ends what a move began: the old copy goes once the new one is there.
 //! `failovers` records what happened.
 

@@ -41,7 +41,7 @@ const SETTLING: Duration = Duration::from_secs(5);
 /// Time for which an application waits for the rate before a condition says so.
 const WORTH_TELLING: Duration = Duration::from_secs(1);
 
-/// A cluster that is not left, why, and when to look again; without, somebody tells when.
+/// A cluster that is not left, why, and when to check again; without, a change has it checked.
 type Held = (String, Obstacle, Option<Duration>);
 
 struct Applications {
@@ -54,7 +54,7 @@ struct Applications {
     known: Mutex<HashMap<BindingKey, Known>>,
 }
 
-/// A look at one application.
+/// One reconciliation of an application.
 struct Case<'a> {
     key: &'a BindingKey,
     binding: &'a AnyBinding,
@@ -68,7 +68,7 @@ struct Progress {
     state: Option<FailoverState>,
     wait: Option<Duration>,
     held: Vec<Held>,
-    /// Whether the last report still stands in the condition.
+    /// Whether the condition still has the last report.
     is_said: bool,
 }
 
@@ -146,7 +146,7 @@ impl Applications {
             }
             Change::Deleted { .. } => {
                 self.known.lock().remove(&key);
-                // A look that is under way may still note something about the binding.
+                // A reconciliation that is under way may still note something about the binding.
                 true
             }
         };
@@ -196,8 +196,8 @@ impl Applications {
             told_at: None,
         });
         known.history = known.history.with_moves_of(&case.written);
-        let heard = |cluster: &str| self.readiness_tracker.of(cluster);
-        let counted = known.history.heard_since(heard, case.now);
+        let reporting = |cluster: &str| self.readiness_tracker.of(cluster);
+        let counted = known.history.reporting_since(reporting, case.now);
         let verdict = decide(
             toleration(behavior),
             &case.binding.spec,
@@ -242,8 +242,8 @@ impl Applications {
         self.conclude(case, &history, progress).await
     }
 
-    /// Has an application leave a cluster when it is its turn, and finds out what keeps it until
-    /// then.
+    /// Has an application leave a cluster when the queue comes to it, and finds out what keeps it
+    /// until then.
     fn line_up(
         &self,
         case: &Case<'_>,
@@ -282,8 +282,8 @@ impl Applications {
         let mode = purge_mode_of(spec, behavior);
         let settings = &self.fleet.settings;
         first_free(leave, |cluster| {
-            let heard = self.readiness_tracker.of(cluster);
-            obstacle(&mode, history, heard, cluster, settings, now)
+            let reporting = self.readiness_tracker.of(cluster);
+            obstacle(&mode, history, reporting, cluster, settings, now)
         })
     }
 }

@@ -41,7 +41,7 @@ pub fn toleration(behavior: &ApplicationFailoverBehavior) -> Duration {
 /// and is not leaving. `Healthy` and `Unknown` end it: nobody may be moved for what is not known to
 /// be wrong. No report, or one without a health, changes nothing (Karmada:
 /// `pkg/controllers/applicationfailover`). For a cluster that the workload is not assigned to, no
-/// clock is kept; that it is looked at again is Karmada's, too.
+/// clock is kept; that it is reconciled again is Karmada's, too.
 pub fn decide(
     toleration: Duration,
     spec: &ResourceBindingSpec,

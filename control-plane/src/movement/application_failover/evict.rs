@@ -18,28 +18,28 @@ use crate::settings::{GRACEFUL_EVICTION, STATEFUL_FAILOVER_INJECTION, Settings};
 /// How long an old copy waits for the new one when the policy does not say, in seconds (Karmada's
 /// admission writes this number).
 const GRACE_SECONDS: i32 = 600;
-/// Pause before an application in a cluster that is not ready is looked at again.
+/// Pause before an application in a cluster that is not ready is reconciled again.
 const NOT_READY: Duration = Duration::from_secs(10);
-/// Pause before an application is looked at again whose policy asks for what is switched off.
+/// Pause before an application is reconciled again whose policy asks for what is switched off.
 const SWITCHED_OFF: Duration = Duration::from_mins(5);
 /// Time after its return in which what a cluster reports of its workloads may be what it reported
 /// before.
 const REFRESH: SignedDuration = SignedDuration::from_secs(10);
 
-/// Returns the obstacle that holds an application back before a place is looked for, and for how
-/// long. `heard` is since when the reports of its cluster count.
+/// Returns the obstacle that holds an application back before a place is searched for, and for how
+/// long. `reporting` is since when the reports of its cluster count.
 pub fn obstacle(
     mode: &PurgeMode,
     history: &History,
-    heard: Option<Timestamp>,
+    reporting: Option<Timestamp>,
     cluster: &str,
     settings: &Settings,
     now: Timestamp,
 ) -> Option<(Obstacle, Duration)> {
-    let Some(heard) = heard else {
-        return Some((Obstacle::Unheard(cluster.to_owned()), NOT_READY));
+    let Some(reporting) = reporting else {
+        return Some((Obstacle::NotReady(cluster.to_owned()), NOT_READY));
     };
-    let refreshed = later(heard.min(now), REFRESH);
+    let refreshed = later(reporting.min(now), REFRESH);
     if now < refreshed {
         let why = Obstacle::Returned {
             cluster: cluster.to_owned(),

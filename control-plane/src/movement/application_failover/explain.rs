@@ -84,7 +84,7 @@ pub enum Unfollowed {
 pub enum Obstacle {
     /// The cluster is not ready, so that its last report may be outdated. Its taints decide.
     #[error("{0} is not ready, so that its last report may be out of date")]
-    Unheard(String),
+    NotReady(String),
     /// The cluster became ready a moment ago; its reports may be outdated.
     #[error("{cluster} came back a moment ago: its reports count from {until:.0} on")]
     Returned {
@@ -128,7 +128,7 @@ fn why(state: &EvictionState) -> String {
 }
 
 /// How long the reason why there is no place may be out of date: the numbers in it change with
-/// every report of any cluster, and each write of the condition is a reason to look for a place
+/// every report of any cluster, and each write of the condition is a reason to search for a place
 /// again.
 const STALE: SignedDuration = SignedDuration::from_mins(5);
 
@@ -157,7 +157,7 @@ impl FailoverState {
         match self {
             Self::Tolerated { .. } => "WaitingForToleration",
             Self::Held { why, .. } => match why {
-                Obstacle::Unheard(_) => "ClusterNotReady",
+                Obstacle::NotReady(_) => "ClusterNotReady",
                 Obstacle::Returned { .. } => "ClusterReturned",
                 Obstacle::Rests { .. } => "MovedLately",
                 Obstacle::GateOff => "GracefulEvictionDisabled",
@@ -236,7 +236,7 @@ impl FailoverState {
         }
     }
 
-    /// Returns the condition that tells the state of the application.
+    /// Returns the condition that reports the state of the application.
     pub fn condition(&self, now: Timestamp) -> Condition {
         let pending = matches!(
             self,
@@ -247,7 +247,8 @@ impl FailoverState {
     }
 }
 
-/// Returns whether a condition tells that the application is, or was last, unhealthy in a cluster.
+/// Returns whether a condition reports that the application is, or was last, unhealthy in a
+/// cluster.
 pub fn tells_of(told: &Condition, cluster: &str) -> bool {
     told.status == conditions::TRUE && told.message.starts_with(&unhealthy_in(cluster))
 }

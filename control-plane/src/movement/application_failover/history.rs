@@ -38,12 +38,12 @@ pub struct History {
     /// Time of the last move.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_move: Option<Timestamp>,
-    /// The last move, as people are told of it.
+    /// The last move, as it is reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last: Option<Move>,
 }
 
-/// A move, as people are told of it. Condition and event are written after it, so that a process
+/// A move, as it is reported. Condition and event are written after it, so that a process
 /// may end in between.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -87,16 +87,16 @@ impl History {
     }
 
     /// Returns the history in which a cluster counts as unhealthy at the earliest since it was
-    /// heard again: while it was silent, nothing was known of the health.
+    /// reporting again: while it was silent, nothing was known of the health.
     #[must_use]
-    pub fn heard_since(
+    pub fn reporting_since(
         mut self,
-        heard: impl Fn(&str) -> Option<Timestamp>,
+        reporting: impl Fn(&str) -> Option<Timestamp>,
         now: Timestamp,
     ) -> Self {
         for (cluster, since) in &mut self.since {
-            if let Some(heard) = heard(cluster) {
-                *since = (*since).max(heard.min(now));
+            if let Some(reporting) = reporting(cluster) {
+                *since = (*since).max(reporting.min(now));
             }
         }
         self
@@ -118,7 +118,7 @@ impl History {
 
     /// Returns whether the last move has a date that is too far in the future to be right. Such a
     /// move counts as one of now, and that has to be written down: otherwise it would count as one
-    /// of now each time that the application is looked at.
+    /// of now each time that the application is reconciled.
     pub fn is_ahead(&self, now: Timestamp) -> bool {
         self.last_move.is_some_and(|last| is_far_ahead(last, now))
     }
@@ -226,19 +226,23 @@ mod tests {
             Since::from([("m1".to_owned(), at(0)), ("m2".to_owned(), at(0))]),
             at(0),
         );
-        for (heard, expected) in [
+        for (reporting, expected) in [
             (None, at(0)),
             (Some(at(-5)), at(0)),
             (Some(at(7)), at(7)),
             (Some(at(70)), at(10)), // a clock ahead
         ] {
-            let counted = history.clone().heard_since(
+            let counted = history.clone().reporting_since(
                 |cluster| {
-                    if cluster == "m1" { heard } else { Some(at(0)) }
+                    if cluster == "m1" {
+                        reporting
+                    } else {
+                        Some(at(0))
+                    }
                 },
                 at(10),
             );
-            assert_eq!(counted.since["m1"], expected, "{heard:?}");
+            assert_eq!(counted.since["m1"], expected, "{reporting:?}");
             assert_eq!(counted.since["m2"], at(0));
         }
     }

@@ -4,7 +4,7 @@
 //! `failover.application` of a policy requests it and says how long an application may be
 //! unhealthy. `decide` finds the clusters in which it has been for too long, `history` stores what
 //! must survive a restart and delays repeated moves, `evict` finds reasons not to move yet, and
-//! `controller` gathers, reports, and tells the evictor, which has the queue, pays, finds the place
+//! `controller` gathers, reports, and asks the evictor, which has the queue, pays, finds the place
 //! and writes.
 
 mod controller;

@@ -84,7 +84,7 @@ mod tests {
     use crate::fleet::testing::at;
 
     #[test]
-    fn a_cluster_is_heard_since_it_came_back() {
+    fn a_cluster_counts_as_reporting_since_it_came_back() {
         let cluster = |status: &str, since: i64| -> Cluster {
             serde_json::from_value(json!({
                 "metadata": {"name": "m1"}, "spec": {"syncMode": "Pull"},
@@ -118,7 +118,7 @@ mod tests {
             ),
             (Some(cluster("Unknown", 1)), cluster("True", 1), true),
             (Some(Cluster::default()), cluster("True", 1), true),
-            // It was away between two looks.
+            // It was away between two observations.
             (Some(cluster("True", 1)), cluster("True", 7), true),
             (Some(cluster("True", 1)), cluster("Unknown", 7), false),
         ] {

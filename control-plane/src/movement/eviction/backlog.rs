@@ -66,7 +66,7 @@ struct Lane {
     stranded: FairQueue,
     /// Stranded items that were not.
     due: FairQueue,
-    /// The turn in which the lane was served last: among equals the one that waited longest is
+    /// The round in which the lane was served last: among equals the one that waited longest is
     /// next.
     served: u64,
 }

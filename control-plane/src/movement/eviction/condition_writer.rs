@@ -47,7 +47,7 @@ pub struct ConditionWriter {
     patient: Queue<Key>,
     /// Time at which this process began to act.
     began: Arc<OnceLock<Instant>>,
-    /// Bindings that were written and that the cache does not show yet: what they seem to tell
+    /// Bindings that were written and that the cache does not show yet: what they seem to say
     /// already they may not.
     written: Arc<Expectations<Key>>,
 }
@@ -108,8 +108,8 @@ impl ConditionWriter {
         }
     }
 
-    /// Forgets what was to be told of bindings that are gone: others of their names have nothing to
-    /// do with it.
+    /// Forgets what was to be reported of bindings that are gone: others of their names have
+    /// nothing to do with it.
     pub fn forget(&self, gone: &[Key]) {
         for key in gone {
             self.books.lock().remove(key);
@@ -118,14 +118,14 @@ impl ConditionWriter {
     }
 
     async fn write(&self, fleet: &Fleet, key: Key) -> Result<Next, ApiError> {
-        // The next workload leaves before the last is told of.
+        // The next workload leaves before the last is reported.
         let client = fleet.status_writer.turn().await;
         let binding = fleet.bindings.get(&key);
         let Some(binding) = binding.filter(|it| it.metadata.deletion_timestamp.is_none()) else {
             self.books.lock().remove(&key);
             return Ok(Next::Done);
         };
-        // A condition of before our own last write would decide what there is to tell.
+        // A condition of before our own last write would decide what there is to report.
         self.written.observe(&key, &binding.metadata);
         if let Some(pause) = self.written.pause(&key, &binding.metadata) {
             return Ok(Next::After(pause));

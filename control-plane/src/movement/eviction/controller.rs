@@ -66,7 +66,8 @@ impl EvictorHandle {
 
 struct Controller {
     evictor: Mutex<Evictor>,
-    /// Held while a move is planned: each plan takes its room before the next one looks for some.
+    /// Held while a move is planned: each plan takes its room before the next one searches for
+    /// some.
     planning: tokio::sync::Mutex<()>,
     meter: Mutex<Meter>,
     changed: Arc<Notify>,
@@ -191,7 +192,7 @@ fn follow(controller: &Arc<Controller>, bindings: &Bindings) {
 }
 
 impl Controller {
-    /// Does something with the evictor, and passes its news on.
+    /// Does something with the evictor, and publishes its reports.
     fn with(&self, act: impl FnOnce(&mut Evictor, Now)) {
         let mut evictor = self.evictor.lock();
         act(&mut evictor, Now::by(&self.clock));
@@ -211,7 +212,7 @@ impl Controller {
         step
     }
 
-    /// Tells the news to the writer of conditions, and publishes events about clusters. It is
+    /// Passes the reports to the writer of conditions, and publishes events about clusters. It is
     /// called with the evictor locked: of two notes about one binding the later must be reported
     /// last.
     fn report(&self, news: Reports) {
@@ -278,8 +279,8 @@ async fn run(controller: Arc<Controller>, fleet: Arc<Fleet>) {
 }
 
 /// Waits for an eviction and returns its outcome, also of one that panicked on odd data: that has
-/// failed, is told of, and is tried again with back-off. Without an outcome its binding would never
-/// be evicted, and nobody would learn why.
+/// failed, is reported, and is tried again with back-off. Without an outcome its binding would
+/// never be evicted, and nobody would learn why.
 async fn settle(eviction: JoinHandle<Outcome>) -> Outcome {
     eviction.await.unwrap_or_else(|error| {
         Outcome::Failed(format!("the eviction could not be planned: {error}"))

@@ -113,7 +113,7 @@ const RETRIES: usize = 100;
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// Pause before it is asked again whether a copy that nothing stops is fenced by now.
 const UNFENCED: Duration = Duration::from_secs(10);
-/// Pause before a Job is looked at again of which it is not known whether it has completed.
+/// Pause before a Job is judged again of which it is not known whether it has completed.
 const UNREAD: Duration = Duration::from_secs(5);
 /// First and longest pause after a failed write.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
@@ -163,7 +163,7 @@ impl Evictor {
         self.bindings.beside(move |it| bindings.held(it));
     }
 
-    /// Begins to judge everything, because all that exists has been told of. It is called again
+    /// Begins to judge everything, because all that exists is known. It is called again
     /// after a queue was lost.
     pub fn open(&mut self, now: Now) {
         self.open = true;
@@ -319,7 +319,7 @@ impl Evictor {
     }
 
     /// Has a workload tried again soon, if it stays because no other cluster could take it. Others
-    /// that are tried again keep their turns: very many may be told of at once.
+    /// that are tried again keep their places: very many may change at once.
     fn retry_soon(&mut self, key: &Key, binding: &AnyBinding, now: Now) {
         if self.in_hand.contains_key(key) {
             self.missed.insert(key.clone());
@@ -332,7 +332,7 @@ impl Evictor {
         self.retry.get_or_insert(now.tick);
     }
 
-    /// Looks again at workloads because something changed that may let the order for them be
+    /// Judges workloads again because something changed that may let the order for them be
     /// carried out where it could not be before. `key` names the workload; with `None` it may be
     /// any.
     pub fn order_may_fit(&mut self, key: Option<&BindingKey>, now: Now) {

@@ -46,8 +46,8 @@ pub enum EvictionState {
         /// Taint and rule.
         cause: String,
     },
-    /// Too many clusters have failed: nothing is evicted. How many there are is not told of each
-    /// workload: it changes with every cluster that fails or returns.
+    /// Too many clusters have failed: nothing is evicted. How many there are is not reported of
+    /// each workload: it changes with every cluster that fails or returns.
     Stopped {
         /// Taint and rule.
         cause: String,
@@ -237,12 +237,12 @@ pub fn has_completed(binding: &AnyBinding, cluster: &str) -> bool {
     inputs::has_completed(binding, cluster).unwrap_or_else(told)
 }
 
-/// How the state of an eviction is told.
+/// How the state of an eviction is reported.
 struct Telling {
     /// Reason of the condition and the event, in one word.
     reason: &'static str,
-    /// How important the news is for people: of several clusters, the one with the greatest weight
-    /// gives the condition its reason.
+    /// How important the report is for people: of several clusters, the one with the greatest
+    /// weight gives the condition its reason.
     weight: u8,
     /// Whether it is to be written before others.
     is_urgent: bool,

@@ -33,7 +33,7 @@ impl Rank {
         }
     }
 
-    /// Returns the rank for an item that could not be evicted when it was its turn.
+    /// Returns the rank for an item that could not be evicted when it was taken.
     #[must_use]
     pub fn failed(self) -> Self {
         Self {

@@ -90,7 +90,7 @@ fn judge(
         return FenceGate::Open;
     }
     match verdict() {
-        // Without a Work the agent was never told of the workload.
+        // Without a Work the agent never knew of the workload.
         None | Some(Verdict::Stopped) => FenceGate::Open,
         Some(Verdict::Waits { until, time }) => {
             let why = format!(

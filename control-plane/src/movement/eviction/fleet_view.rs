@@ -50,7 +50,7 @@ pub struct Effect {
 const JUDGED: Duration = Duration::from_secs(10);
 /// Time in which related changes of clusters arrive.
 const SOON: Duration = Duration::from_secs(1);
-/// Time after which a change that may help a little is looked at.
+/// Time after which a change that may help a little is considered.
 pub const LATER: Duration = Duration::from_secs(10);
 
 impl FleetView {

@@ -1,7 +1,7 @@
 //! Evicts workloads: which, in which order, at which rate, and where to.
 //!
 //! A workload leaves a cluster because of its taints, which are judged here, or because it fails
-//! there, which the controller of failing applications tells.
+//! there, which the controller of failing applications reports.
 //!
 //! One eviction passes these files:
 //!
@@ -12,7 +12,7 @@
 //!   ([`budget`](crate::fleet::budget)), the own rate of a drain and pauses (`evictor/limits`), the
 //!   `fence`, the template of a Job.
 //! * `plan` computes the binding after the eviction, `execute` writes it in one patch.
-//! * `explain` has the states that are told (`EvictionState`), `condition_writer` writes them.
+//! * `explain` has the states that are reported (`EvictionState`), `condition_writer` writes them.
 //!
 //! A restart evicts nothing twice: the evictor is rebuilt from the API before it opens
 //! (`Evictor::open`), its budget begins empty, a patch carries the resource version that was

@@ -56,7 +56,7 @@ pub enum Revision {
 }
 
 impl PendingNotes {
-    /// Takes a note; says whether it is news.
+    /// Takes a note; says whether it is new.
     pub fn take(&mut self, note: Note, now: Instant) -> WriteAt {
         match self.place(&note.cluster) {
             Ok(at) => {
@@ -165,7 +165,7 @@ impl PendingNotes {
                 continue;
             };
             if self.0[at].note != *note {
-                // There has been news since.
+                // There has been another note since.
                 continue;
             }
             if note.is_pending() {

@@ -49,7 +49,7 @@ pub struct Departure<'a> {
     pub reason: EvictionReason<'a>,
     /// Treatment of the old copy.
     pub purge_mode: &'a PurgeMode,
-    /// Whether the new copy is told about the old one (gate `StatefulFailoverInjection`).
+    /// Whether the new copy gets the state of the old one (gate `StatefulFailoverInjection`).
     pub preserves_state: bool,
     /// Whether the placement is ours to write.
     pub ours: bool,
@@ -223,7 +223,7 @@ impl Plan {
 
 impl<'a> Departure<'a> {
     /// Returns a departure with nothing in its way: the placement is ours to write, the new copy is
-    /// not told about the old one, no order is obstructed, and nothing is paused.
+    /// not given the state of the old one, no order is obstructed, and nothing is paused.
     pub fn new(
         spec: &'a ResourceBindingSpec,
         status: &'a ResourceBindingStatus,
@@ -349,7 +349,7 @@ impl Departure<'_> {
     /// carries something besides the old copy.
     ///
     /// # Errors
-    /// The state that the new copy is to be told of is not there. That holds it back only where the
+    /// The state that the new copy is to get is not there. That holds it back only where the
     /// state would be used: it goes to the new copy when the old one goes first, `Directly`.
     pub fn leave(&self, now: Timestamp) -> Result<(ResourceBindingSpec, bool), Nowhere> {
         let mut after = self.spec.clone();

@@ -79,7 +79,7 @@ impl<'a> EvictionReason<'a> {
         }
     }
 
-    /// Returns the rules for the state that is handed on to the new copy.
+    /// Returns the rules for the state that is passed on to the new copy.
     pub fn rules(&self, spec: &'a ResourceBindingSpec) -> &'a [StatePreservationRule] {
         let state = match self {
             Self::Taint(_) => {
@@ -97,7 +97,7 @@ impl<'a> EvictionReason<'a> {
 
     /// Returns whether the task stays even where nothing of the old copy is to be kept. Before the
     /// new copy is healthy, a failed application must not be placed where it failed, nor any
-    /// workload where it could not be applied, and only the task tells that. For a taint this is
+    /// workload where it could not be applied, and only the task says that. For a taint this is
     /// not needed: the cluster has it.
     pub fn outlives_the_copy(&self) -> bool {
         !matches!(self, Self::Taint(_))

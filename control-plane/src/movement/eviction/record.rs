@@ -58,7 +58,7 @@ impl Record {
     }
 
     /// Returns whether the condition of the binding is newer than the eviction, so that it was
-    /// told. One of the same second may be what was said just before it.
+    /// reported. One of the same second may be what was said just before it.
     pub fn is_told(&self, conditions: &[Condition]) -> bool {
         conditions::get(conditions, CONDITION).is_some_and(|known| {
             let when = known.last_transition_time.0;

@@ -38,8 +38,8 @@ pub struct Trouble {
     pub is_failure: bool,
 }
 
-/// Returns the trouble of a cluster. `heard` is the last renewal of its lease.
-pub fn trouble(cluster: &Cluster, heard: Option<Timestamp>, now: Timestamp) -> Option<Trouble> {
+/// Returns the trouble of a cluster. `renewed` is the last renewal of its lease.
+pub fn trouble(cluster: &Cluster, renewed: Option<Timestamp>, now: Timestamp) -> Option<Trouble> {
     let ready = cluster
         .condition(READY)
         .filter(|it| it.status != conditions::TRUE && it.reason != NEVER_REPORTED);
@@ -60,9 +60,11 @@ pub fn trouble(cluster: &Cluster, heard: Option<Timestamp>, now: Timestamp) -> O
             (CauseType::ClusterNotReady, changed)
         } else {
             // A lease that was renewed later is that of a cluster that is coming back.
-            let heard = heard.map(whole_second).filter(|heard| *heard <= changed);
-            times.silent_since = heard.map(Time);
-            (CauseType::ClusterUnreachable, heard.unwrap_or(changed))
+            let renewed = renewed
+                .map(whole_second)
+                .filter(|renewed| *renewed <= changed);
+            times.silent_since = renewed.map(Time);
+            (CauseType::ClusterUnreachable, renewed.unwrap_or(changed))
         };
         let message = match times.silent_since {
             Some(_) => format!("silent: its agent last renewed its lease at {since:.0}"),
@@ -201,7 +203,7 @@ mod tests {
         let by_hand = cause(C::Taint, 50, false);
         let of_condition = cause(C::Taint, 60, true);
         let drained_since = cause(C::Drain, 30, true);
-        for (ready, taints, record, heard, expected) in [
+        for (ready, taints, record, renewed, expected) in [
             (ready, nothing, &none, None, None),
             (ready, kept_out, &none, None, None),
             (None, nothing, &none, None, None),
@@ -220,10 +222,10 @@ mod tests {
             // A person's order is older than the silence, and a record says so by its taints.
             (unknown, drains, &none, Some(10), lost(10)),
         ] {
-            let found = trouble(&cluster(ready, taints, record), heard.map(at), at(100));
+            let found = trouble(&cluster(ready, taints, record), renewed.map(at), at(100));
             let found = found.map(|it| (it.cause.kind, it.since, it.is_failure));
             let expected = expected.map(|(kind, since, failure)| (kind, at(since), failure));
-            assert_eq!(found, expected, "{ready:?} {taints} {heard:?}");
+            assert_eq!(found, expected, "{ready:?} {taints} {renewed:?}");
         }
         let both = cluster(unknown, &json!([failed, drain]), &owned);
         let both = trouble(&both, Some(at(10)), at(100)).unwrap();

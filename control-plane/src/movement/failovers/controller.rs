@@ -147,7 +147,7 @@ impl Recorder {
         });
     }
 
-    /// Reads what is remembered, once this process leads, and looks for old records now and then.
+    /// Reads what is remembered, once this process leads, and prunes old records now and then.
     async fn run(&self, limits: Limits) {
         if !self.fleet.ready().await {
             return;
@@ -221,17 +221,17 @@ impl Recorder {
     }
 
     fn cluster(&self, ledger: &mut Ledger, cluster: &Cluster, now: Timestamp) {
-        ledger.cluster(cluster, self.heard(&cluster.name_any()), now);
+        ledger.cluster(cluster, self.renewed(&cluster.name_any()), now);
     }
 
-    fn heard(&self, cluster: &str) -> Option<Timestamp> {
+    fn renewed(&self, cluster: &str) -> Option<Timestamp> {
         let lease = self.fleet.leases.get(Some(CLUSTER_NAMESPACE), cluster)?;
         Some(lease.spec.as_ref()?.renew_time.as_ref()?.0)
     }
 
     fn trouble_of(&self, cluster: &str, now: Timestamp) -> Option<Trouble> {
         let known = self.fleet.clusters.get(None, cluster)?;
-        trouble(&known, self.heard(cluster), now)
+        trouble(&known, self.renewed(cluster), now)
     }
 
     fn binding(&self, ledger: &mut Ledger, binding: &AnyBinding, now: Timestamp) {
@@ -265,7 +265,7 @@ impl Recorder {
             .lock()
             .as_ref()
             .and_then(|it| it.failed_cluster(name));
-        // Watches wait for the ledger: bindings are looked at without it.
+        // Watches wait for the ledger: bindings are reconciled without it.
         let (here, fenced_after) = failed.map_or_else(Default::default, |it| self.placed_in(&it));
         let (wanted, known, is_surplus, stops_in) = {
             let mut ledger = self.ledger.lock();

@@ -171,7 +171,7 @@ impl Episode {
         }
     }
 
-    /// Notes that everything that is remembered was looked at: what the record counted beyond that
+    /// Notes that everything that is remembered was compared: what the record counted beyond that
     /// is of workloads that are gone.
     pub fn loaded(&mut self) {
         let (gone, healthy, _) = &self.credit;
@@ -201,7 +201,7 @@ impl Episode {
     }
 
     /// Returns whether the cause of the failover may still return, or a workload of it is still
-    /// looked at.
+    /// compared.
     pub fn is_live(&self, now: Timestamp) -> bool {
         self.ended().is_none_or(|ended| now <= later(ended, QUIET))
     }
@@ -247,7 +247,7 @@ impl Episode {
         }
     }
 
-    /// Forgets the workloads of the failover: nothing of it is looked at any more.
+    /// Forgets the workloads of the failover: nothing of it is followed any more.
     pub fn rest(&mut self) {
         self.entries = BTreeMap::new();
         self.gone = BTreeSet::new();

@@ -130,9 +130,9 @@ impl Ledger {
     }
 
     /// Takes in a cluster, and the last renewal of its lease.
-    pub fn cluster(&mut self, cluster: &Cluster, heard: Option<Timestamp>, now: Timestamp) {
+    pub fn cluster(&mut self, cluster: &Cluster, renewed: Option<Timestamp>, now: Timestamp) {
         let place = (cluster.name_any(), Subject::Cluster);
-        let found = trouble(cluster, heard, now);
+        let found = trouble(cluster, renewed, now);
         let open = self.takes_trouble(&place, now, || found.clone());
         let name = match (found, open) {
             (Some(found), Some(name)) => {
@@ -178,7 +178,7 @@ impl Ledger {
     }
 
     /// Takes in a binding. `has_copy` says whether a cluster still has a Work of it; `trouble_of`
-    /// tells the trouble of a cluster of which no failover is known yet.
+    /// reports the trouble of a cluster of which no failover is known yet.
     pub fn binding(
         &mut self,
         observed: &Observed,
@@ -405,7 +405,7 @@ impl Ledger {
         let episode = self.episodes.get_mut(&name)?;
         match found {
             Some(found) => episode.fail(&found),
-            // The cluster recovered before the process that moved the workload told of it.
+            // The cluster recovered before the process that moved the workload reported it.
             None if place.1 == Subject::Cluster => episode.recover(now),
             None => {}
         }

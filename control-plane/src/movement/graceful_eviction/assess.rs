@@ -232,8 +232,8 @@ impl Facts<'_> {
     /// Returns whether a chosen cluster is not silent and has applied its Work, whatever it
     /// reports.
     fn is_made(&self, name: &str) -> bool {
-        let is_heard = matches!((self.cluster)(name), PlaceState::Sound | PlaceState::Left);
-        is_heard && (self.work)(name) == WorkState::Applied
+        let is_ready = matches!((self.cluster)(name), PlaceState::Sound | PlaceState::Left);
+        is_ready && (self.work)(name) == WorkState::Applied
     }
 
     /// Returns whether the copy in a chosen cluster was seen to run as it was ordered last, as if

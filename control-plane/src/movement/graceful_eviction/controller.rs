@@ -39,7 +39,7 @@ use crate::scheduler::controller::LiveSnapshot;
 use crate::scheduler::core::Options;
 use crate::settings::evict_plugin::EvictPlugins;
 
-/// Time in which reports are gathered before a binding is looked at, which reads the Works of all
+/// Time in which reports are gathered before a binding is reconciled, which reads the Works of all
 /// its targets; and changes of clusters before all bindings are.
 const GATHERING: Duration = Duration::from_millis(100);
 /// The interpreters without customizations and webhooks of users.
@@ -100,7 +100,7 @@ fn waits(fleet: &Fleet, key: &BindingKey) -> bool {
     held.is_some_and(|it| !it.spec.graceful_eviction_tasks.is_empty())
 }
 
-/// Returns the bindings that have tasks to look at.
+/// Returns the bindings that have tasks to assess.
 fn with_tasks(fleet: &Fleet) -> Vec<BindingKey> {
     let bindings = fleet.bindings.having(Trait::HasTasks, None);
     let bindings = bindings.filter(|it| has_tasks(it));
@@ -135,7 +135,7 @@ async fn work_off(
         if let Written::Done(_) = written {
             report(fleet, binding.as_ref(), &key, &assessment);
         }
-        // The binding as it is now is looked at next.
+        // The binding as it is now is reconciled next.
         return Ok(written.next());
     }
     let end = assessment.again.map(|end| until(end, now));
@@ -144,8 +144,8 @@ async fn work_off(
     Ok(next.map_or(Next::Done, Next::After))
 }
 
-/// Assesses the tasks of a binding. Returns what becomes of them, and when to look again although
-/// nothing changes.
+/// Assesses the tasks of a binding. Returns what becomes of them, and when to reconcile again
+/// although nothing changes.
 fn check(
     fleet: &Fleet,
     plugins: EvictPlugins,
@@ -173,7 +173,7 @@ fn check(
     }
     let works = carrying_out(&works, &fleet.deleted_works);
     // The completions of an old copy of a Job are done by nobody until a target has been given
-    // them. Those that the copy has done are told by its Work alone, until the template says that
+    // them. Those that the copy has done are in its Work alone, until the template says that
     // the Job is over.
     let undone = leaves_undone(fleet, spec, works.values().copied(), &[]);
     let is_given = undone == Some(false) && !awaits_job(fleet, spec, &works);
@@ -207,11 +207,11 @@ fn check(
     let told = &status.aggregated_status;
     let has_ended = |cluster: &str| is_over_in(&spec.resource, told, cluster);
     let mut tasks = spec.graceful_eviction_tasks.iter();
-    // No event tells when the template says that the Job is over.
+    // No event shows when the template says that the Job is over.
     if undone.is_none() || tasks.any(|it| has_ended(&it.from_cluster)) {
         retry.set(Some(UNLISTED));
     }
-    // A target that has still to run it needs what the task tells: its state, and where it failed.
+    // A target that has still to run it needs what the task says: its state, and where it failed.
     let is_over = |name: &str| {
         let mut targets = spec.clusters.iter();
         has_ended(name)
@@ -256,14 +256,14 @@ fn awaits_job(
         && !is_over_as_a_whole(fleet, &spec.resource)
 }
 
-/// Returns whether there are tasks to look at. The tasks of a binding that is being deleted are
+/// Returns whether there are tasks to assess. The tasks of a binding that is being deleted are
 /// removed with it.
 fn has_tasks(binding: &AnyBinding) -> bool {
     let tasks = &binding.spec.graceful_eviction_tasks;
     !tasks.is_empty() && binding.metadata.deletion_timestamp.is_none()
 }
 
-/// Returns whether a binding has tasks to look at, or may have to be moved on.
+/// Returns whether a binding has tasks to assess, or may have to be moved on.
 fn is_concerned(binding: &AnyBinding) -> bool {
     has_tasks(binding) || may_move_on(binding)
 }
@@ -295,7 +295,7 @@ fn report(fleet: &Fleet, binding: &AnyBinding, key: &BindingKey, assessment: &As
 }
 
 /// Returns what is said of an eviction whose old copy is being removed. Whether it is gone only the
-/// agent of its cluster can tell.
+/// agent of its cluster can say.
 fn succeeded(name: &str, cluster: Option<&Cluster>) -> String {
     if cluster.map(readiness) == Some(conditions::TRUE) {
         return format!(

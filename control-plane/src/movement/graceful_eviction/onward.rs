@@ -35,7 +35,7 @@ use crate::scheduler::core::replacement::purge_mode;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Time after a move in which a refusal that begins is one of the move.
 const SOON: SignedDuration = SignedDuration::from_mins(10);
-/// Pause before another cluster is looked for again where there was none.
+/// Pause before another cluster is searched for again where there was none.
 const AGAIN: Duration = Duration::from_mins(1);
 /// Longest text of a member that is repeated, in bytes.
 const LONGEST: usize = 256;
@@ -91,7 +91,7 @@ impl Refused {
     }
 }
 
-/// Returns when a workload was moved last, as far as its binding tells.
+/// Returns when a workload was moved last, as far as its binding says.
 fn last_move(binding: &AnyBinding) -> Option<Timestamp> {
     let spec = &binding.spec;
     let tasks = spec.graceful_eviction_tasks.iter();
@@ -121,7 +121,7 @@ fn was_moved(binding: &AnyBinding, since: Option<Timestamp>) -> bool {
         || [requested, evicted].into_iter().flatten().any(is_recent)
 }
 
-/// Returns whether a binding may have to be moved on, as far as it tells itself: a target says that
+/// Returns whether a binding may have to be moved on, as far as it says itself: a target says that
 /// it refuses it, or says nothing.
 pub(super) fn may_move_on(binding: &AnyBinding) -> bool {
     let is_refused = |target: &TargetCluster| {
@@ -133,7 +133,7 @@ pub(super) fn may_move_on(binding: &AnyBinding) -> bool {
         && was_moved(binding, None)
 }
 
-/// Moves a workload on from a target that has refused it for long; returns when to look again.
+/// Moves a workload on from a target that has refused it for long; returns when to try again.
 pub(super) async fn move_on(
     fleet: &Fleet,
     onward: &OnwardContext,

@@ -1,4 +1,4 @@
-//! What each check of `--evict-plugins` looks at.
+//! What each check of `--evict-plugins` reads.
 //!
 //! A task is complete as soon as one enabled plugin passes. Not plugins, and always in force: a
 //! cluster that left the fleet, `suppressDeletion`, and the policy's own grace period.

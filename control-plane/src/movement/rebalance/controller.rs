@@ -37,7 +37,7 @@ const NAME: &str = "workload rebalancers";
 /// ends what has not been asked for, and the scheduler is not flooded. When half of them are
 /// answered, more are asked for.
 const MOST_ASKED: usize = 200;
-/// Time in which answers are gathered before a rebalancer is looked at again.
+/// Time in which answers are gathered before a rebalancer is reconciled again.
 const GATHER: Duration = Duration::from_millis(500);
 
 struct Rebalancers {
@@ -54,7 +54,7 @@ struct Memory {
     asked: BTreeMap<WorkloadReference, Made>,
     /// Time of the last write of the status.
     written: Option<Instant>,
-    /// Reasons why workloads are not placed anew yet that events have told.
+    /// Reasons why workloads are not placed anew yet that events have reported.
     told: BTreeSet<&'static str>,
 }
 
@@ -109,7 +109,7 @@ pub fn start(fleet: &Arc<Fleet>, pace: Pace, tasks: &mut Tasks) {
     tasks.spawn("workload rebalancer watch", rebalancers.run(shutdown));
 }
 
-/// Result of a look at the workloads of a rebalancer.
+/// Result of a pass over the workloads of a rebalancer.
 #[derive(Default)]
 struct Pass {
     news: BTreeMap<WorkloadReference, Progress>,
@@ -152,10 +152,10 @@ impl Rebalancers {
                 &held,
                 self.memory.lock().entry(uid).or_default(),
             );
-            // Its end is reported, and all are looked at again.
+            // Its end is reported, and all are reconciled again.
             return Ok(Next::Done);
         }
-        // A finished rebalancer is looked at again whenever all are, and requests nothing.
+        // A finished rebalancer is reconciled again whenever all are, and requests nothing.
         let since = if pending.is_empty() {
             now
         } else {
@@ -183,7 +183,7 @@ impl Rebalancers {
         }
     }
 
-    /// Looks which requests are answered, and asks for more.
+    /// Finds out which requests are answered, and makes more.
     async fn check(
         &self,
         fleet: &Fleet,

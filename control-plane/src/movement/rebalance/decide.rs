@@ -87,7 +87,7 @@ pub fn is_edited(rebalancer: &WorkloadRebalancer) -> bool {
 
 /// Returns the time that a request is dated by, so that a restart between two writes requests
 /// nothing twice: the creation of the rebalancer, and the last edit of one that was edited, as
-/// `managedFields` tell. Without these it is the present.
+/// `managedFields` say. Without these it is the present.
 pub fn trigger(rebalancer: &WorkloadRebalancer, now: Timestamp) -> Timestamp {
     let metadata = &rebalancer.metadata;
     let time = if is_edited(rebalancer) {
@@ -117,7 +117,7 @@ pub enum Progress {
     NoBinding,
 }
 
-/// Returns the status after these news; `None` if it is the one that is there.
+/// Returns the status after this progress; `None` if it is the one that is there.
 ///
 /// A workload that was asked for is listed without a result, as Karmada lists those that it has not
 /// come to: the list is what the next process knows of requests.

@@ -114,7 +114,7 @@ pub(super) async fn request(
     )
 }
 
-/// Returns whether the scheduler has looked at the last request. A refusal that says nothing of the
+/// Returns whether the scheduler has answered the last request. A refusal that says nothing of the
 /// generation it is about, as other schedulers write it, counts as one.
 pub(super) fn is_answered(binding: &AnyBinding) -> bool {
     let status = binding.status();

@@ -468,7 +468,7 @@ async fn what_a_former_process_asked_for_is_not_answered_before_the_cache_shows_
         });
         stand.api.put("workloadrebalancers", listed);
         pass(5).await;
-        // Karmada lists a workload without a result, too, before its turn has come.
+        // Karmada lists a workload without a result, too, before it is placed anew.
         assert_eq!(results(&stand), usize::from(!is_behind), "{is_behind}");
         let spec = stand.api.binding(&name(0))["spec"].clone();
         assert!(spec["rescheduleTriggeredAt"].is_string(), "{is_behind}");

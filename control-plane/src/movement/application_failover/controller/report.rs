@@ -19,7 +19,7 @@ use crate::movement::application_failover::explain::{
 use crate::movement::application_failover::history::{self, History, Move};
 
 impl Applications {
-    /// Writes down and says what came of a look.
+    /// Records and reports the result of a reconciliation.
     pub(super) async fn conclude(
         &self,
         case: &Case<'_>,
@@ -61,7 +61,7 @@ impl Applications {
         });
         if let Some(state) = state {
             self.report_change(case, &state, was_told).await?;
-            // A report that fails leaves the move to be told of.
+            // A report that fails leaves the move to be reported.
             let is_told =
                 |moved: &mut Move| matches!(&state, FailoverState::Left(told) if told == moved);
             if let Some(known) = self.known.lock().get_mut(case.key) {
@@ -116,7 +116,8 @@ impl Applications {
         Ok(settled)
     }
 
-    /// Writes down what a restart must not lose; when to look again where that is not worth it yet.
+    /// Records what a restart must not lose; when to reconcile again where that is not worth it
+    /// yet.
     async fn settle(&self, case: &Case<'_>, history: &History) -> Result<Next, ApiError> {
         let Case {
             key,
@@ -124,8 +125,8 @@ impl Applications {
             ref written,
             now,
         } = *case;
-        // That a move is long ago is no news: it would be written for each application at the first
-        // start an hour later.
+        // That a move is long ago is nothing new: it would be written for each application at the
+        // first start an hour later.
         let is_known = written.with_health(written.since.clone(), now) == *history;
         if is_known && !written.is_ahead(now) {
             return Ok(Next::Done);

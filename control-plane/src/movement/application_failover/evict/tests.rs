@@ -24,7 +24,7 @@ fn what_holds_an_application_back_is_found_before_a_place_is_looked_for() {
     let off_now = Some(("GracefulEvictionDisabled", 300));
     let waits = |reason, seconds| Some((reason, seconds));
     let back = |seconds| waits("ClusterReturned", seconds);
-    for (mode, history, heard, settings, now, expected) in [
+    for (mode, history, reporting, settings, now, expected) in [
         (Gracefully, &new, long, on, 5, None),
         (Directly, &new, long, off, 5, None),
         (Never, &new, long, off, 5, None),
@@ -38,14 +38,14 @@ fn what_holds_an_application_back_is_found_before_a_place_is_looked_for() {
         (Directly, &moved, long, on, 59, waits("MovedLately", 1)),
         (Directly, &moved, long, on, 60, None),
     ] {
-        let held = obstacle(&mode, history, heard, "m1", settings, at(now));
+        let held = obstacle(&mode, history, reporting, "m1", settings, at(now));
         let state = |why| crate::movement::application_failover::explain::FailoverState::Held {
             cluster: "m1".into(),
             since: at(0),
             why,
         };
         let held = held.map(|(why, wait)| (state(why).reason(), wait.as_secs()));
-        assert_eq!(held, expected, "{mode} {heard:?} {now}");
+        assert_eq!(held, expected, "{mode} {reporting:?} {now}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! What is written and told of evictions.
+//! What is written and reported of evictions.
 
 use http::Method;
 use serde_json::json;

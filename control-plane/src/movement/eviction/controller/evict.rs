@@ -57,7 +57,7 @@ pub(super) async fn evict(
 ) -> Outcome {
     let (controller, fleet) = (&*controller, &*fleet);
     let key = BindingKey::of(&eviction.binding);
-    // A setting that protects counts from the moment at which it stands in the policy.
+    // A setting that protects counts from the moment at which it is in the policy.
     let policy = policy_of(fleet, &eviction.binding);
     let spec = &*protected_by(fleet, &eviction.binding, policy.as_ref());
     if !is_as_strict(&eviction.binding.spec, spec) {
@@ -155,7 +155,7 @@ fn unplanned(fleet: &Fleet, cluster: &str, nowhere: Nowhere, now: Timestamp) -> 
         Nowhere::State(why) => Outcome::Unpreserved(why),
         // No event tells when the template can be read, so that the eviction is tried again.
         Nowhere::Unread => Outcome::Failed(nowhere.to_string()),
-        // The queue of the cluster stands still by now, and says so of all that wait in it.
+        // The queue of the cluster is stopped by now, and says so of all that wait in it.
         Nowhere::Paused(_) if fleet.pauses.of(cluster, now).is_some() => Outcome::Conflict,
         Nowhere::Paused(why) => Outcome::Paused(why),
         nowhere => Outcome::Nowhere(nowhere.to_string()),

@@ -1,4 +1,4 @@
-//! What a failed cluster leads to: what is told of it and of its workloads.
+//! What a failed cluster leads to: what is reported of it and of its workloads.
 
 use http::Method;
 use muster_shared::names::annotation::DESELECTED;

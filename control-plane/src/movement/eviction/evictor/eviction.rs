@@ -42,7 +42,7 @@ impl Now {
     }
 }
 
-/// Reason why a workload stands in the queue. Planned, it has an `EvictionReason` (`reason.rs`).
+/// Reason why a workload is in the queue. Planned, it has an `EvictionReason` (`reason.rs`).
 #[derive(Clone, Debug, PartialEq)]
 pub enum QueueReason {
     /// The cluster has a taint.
@@ -109,7 +109,7 @@ pub enum Outcome {
     },
     /// No other cluster could take the workload, in words.
     Nowhere(String),
-    /// The new copy could not be told what its policy asks for, in words.
+    /// The new copy could not be given what its policy asks for, in words.
     Unpreserved(String),
     /// Movement is paused out of another cluster that it would leave as well, in words.
     Paused(String),
@@ -155,7 +155,7 @@ pub struct Reports {
     pub gone: Vec<Key>,
     /// About bindings.
     pub bindings: Vec<(Key, Note)>,
-    /// Failing applications that left, or of which there is something else to tell.
+    /// Failing applications that left, or of which there is something else to report.
     pub applications: Vec<Key>,
     /// About clusters.
     pub clusters: Vec<ClusterNote>,

@@ -160,7 +160,7 @@ impl Evictor {
         }
     }
 
-    /// Reports what was not reported because no process was looking, or because the cache lacked
+    /// Reports what was not reported because no process was running, or because the cache lacked
     /// the binding or the cluster meanwhile: an eviction that took place, or that none is pending
     /// now since the cluster recovered, or the workload was moved.
     pub(super) fn report_missed(&mut self, binding: &AnyBinding) {
@@ -172,7 +172,7 @@ impl Evictor {
             return;
         };
         let targets = &binding.spec.clusters;
-        // A cluster that a list lacks may drive it out: it is looked at again with that.
+        // A cluster that a list lacks may drive it out: it is judged again with that.
         if targets.iter().any(|it| self.fleet.get(&it.name).is_none()) {
             return;
         }

@@ -182,7 +182,7 @@ impl Evictor {
         None
     }
 
-    /// Has all failing applications told anew: what keeps them has changed.
+    /// Has all failing applications reported anew: what keeps them has changed.
     pub(super) fn report_failing(&mut self) {
         self.news.applications.extend(self.failing.keys().cloned());
     }

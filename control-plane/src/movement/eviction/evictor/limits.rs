@@ -120,7 +120,7 @@ impl Evictor {
     }
 
     /// Begins to apply the limits, and reports all clusters whose drain rate cannot be read:
-    /// nobody was told of them before evictions began.
+    /// nothing was reported of them before evictions began.
     pub(super) fn begin_limits(&mut self, now: Now) {
         self.limits.begin(now.tick);
         let stopped: Vec<Arc<str>> = self

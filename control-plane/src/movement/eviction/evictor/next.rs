@@ -1,4 +1,4 @@
-//! The next eviction, and the last look at it.
+//! The next eviction, and the last check of it.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::movement::eviction::judge::Judgement;
 impl Evictor {
     /// Returns what to do next.
     pub fn next(&mut self, now: Now) -> Step {
-        // Others tell the budget of clusters as well.
+        // Others inform the budget of clusters as well.
         self.settle_band(now);
         for (cluster, key) in self.backlog.mature(now.tick) {
             if !self.in_hand.contains_key(&key) {

@@ -140,7 +140,7 @@ impl World {
         }
     }
 
-    /// Restarts the process: tells a new evictor of everything, in another order.
+    /// Restarts the process: passes everything to a new evictor, in another order.
     fn restart(&mut self, failover: bool) {
         self.begin(Evictor::new(
             switches(failover),
@@ -150,7 +150,7 @@ impl World {
         self.evictor.open(self.now());
     }
 
-    /// Goes on with an evictor that is told of everything and not opened yet.
+    /// Goes on with an evictor that knows everything and is not opened yet.
     fn begin(&mut self, evictor: Evictor) {
         self.evictor = evictor;
         for binding in self.bindings.iter().rev() {
@@ -239,7 +239,7 @@ impl World {
             .collect()
     }
 
-    /// Returns whether some workload is told this.
+    /// Returns whether this is reported of some workload.
     fn tells(&mut self, reason: &str) -> bool {
         self.told().iter().any(|(_, told)| *told == reason)
     }
@@ -490,7 +490,7 @@ fn the_answer_to_our_own_write_never_replaces_what_the_watch_told_since() {
 }
 
 /// What happens while an eviction is under way, whether the binding bears the record of one, and
-/// what is told in the end.
+/// what is reported in the end.
 type End = (fn(&mut World, Arc<AnyBinding>), bool, &'static str);
 
 #[test]

@@ -25,7 +25,7 @@ pub fn condition(notes: &[Note], now: Timestamp) -> Option<Condition> {
         conditions::FALSE
     };
     // An eviction is reported only where nothing is pending: its story names the clusters that the
-    // workload went to, and a process that starts does not tell it again.
+    // workload went to, and a process that starts does not report it again.
     let done = notes
         .iter()
         .filter(|note| !is_pending && note.is_eviction());
@@ -40,7 +40,7 @@ pub fn condition(notes: &[Note], now: Timestamp) -> Option<Condition> {
     let more = |more| format!("; and {more} more clusters");
     let message = few(&all, LONGEST_LIST, "; ", more);
     // A taint in spite of which the workload stays may be newer than the eviction. The condition
-    // has the later time, so that the next process does not take the taint for news.
+    // has the later time, so that the next process does not take the taint for a new one.
     let stays = notes.iter().filter_map(|note| match note.state {
         EvictionState::Stays { since, .. } => since.filter(|since| *since <= now),
         _ => None,
@@ -109,7 +109,7 @@ pub fn merge(
 }
 
 /// Returns whether the notes say only what was so before the workload left a cluster, while the
-/// condition tells that it left: the notes then say that it stays elsewhere in spite of taints. A
+/// condition reports that it left: the notes then say that it stays elsewhere in spite of taints. A
 /// taint without a time is taken to be older.
 pub(super) fn is_older_news(known: &Condition, notes: &[Note]) -> bool {
     let told = known.last_transition_time.0;
@@ -120,7 +120,7 @@ pub(super) fn is_older_news(known: &Condition, notes: &[Note]) -> bool {
     known.status == conditions::FALSE && tells_of_eviction(known) && notes.iter().all(is_older)
 }
 
-/// Returns whether a condition tells that the workload left a cluster, beside what else it says.
+/// Returns whether a condition reports that the workload left a cluster, beside what else it says.
 fn tells_of_eviction(condition: &Condition) -> bool {
     let mut stories = condition.message.split("; ");
     stories.any(|story| story.starts_with(LEFT))

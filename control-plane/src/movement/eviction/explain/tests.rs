@@ -85,7 +85,7 @@ fn evicted(cluster: &str, second: i64) -> Note {
 }
 
 #[test]
-fn the_condition_names_every_cluster_that_has_to_be_left_whichever_was_heard_of_last() {
+fn the_condition_names_every_cluster_that_has_to_be_left_whichever_was_seen_last() {
     let queued = note(
         "m1",
         EvictionState::Queued {

@@ -544,7 +544,7 @@ fn each_purge_mode_says_how_long_the_old_copy_stays() {
 #[test]
 fn the_state_of_the_old_copy_travels_in_the_task_whatever_becomes_of_that_copy() {
     let rules = |path: &str| json!({"statePreservation": {"rules": [{"aliasLabelName": "job", "jsonPath": path}]}});
-    // The new copy is told of it by the last task, whatever else is dropped.
+    // The new copy gets it from the last task, whatever else is dropped.
     let mut spec = in_the_first_group();
     spec.failover = serde_json::from_value(json!({"cluster": rules("{.id}")})).unwrap();
     let plan = to_the_backup(&spec, PurgeMode::Directly);
@@ -561,7 +561,7 @@ fn the_state_of_the_old_copy_travels_in_the_task_whatever_becomes_of_that_copy()
             "member2 runs a copy already and gets no labels"
         );
     }
-    // A state that is not there holds the workload only where the new copy would be told of it.
+    // A state that is not there holds the workload only where the new copy would get it.
     let mut spec = divided();
     spec.failover = serde_json::from_value(json!({"cluster": rules("{.gone}")})).unwrap();
     for (mode, stays) in [

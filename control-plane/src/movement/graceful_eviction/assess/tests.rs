@@ -59,7 +59,7 @@ fn end(task: GracefulEvictionTask, facts: &Facts<'_>, now: i64) -> Option<Done> 
     done.first().map(|(_, done)| *done)
 }
 
-/// Where it is placed, what is reported, how clusters stand, what becomes of the task.
+/// Where it is placed, what is reported, the state of clusters, what becomes of the task.
 type Row<'a> = (
     &'a [TargetCluster],
     &'a [AggregatedStatusItem],
@@ -376,7 +376,7 @@ fn nothing_replaces_what_nobody_wants_any_more() {
 }
 
 #[test]
-fn a_copy_runs_where_its_cluster_is_heard_of_and_has_applied_it_and_says_that_it_is_healthy() {
+fn a_copy_runs_where_its_cluster_is_ready_and_has_applied_it_and_says_that_it_is_healthy() {
     use PlaceState::{Gone, Left, Silent, Sound};
     use ResourceHealth::{Healthy, Unhealthy, Unknown};
     use WorkState::{Absent, Applied, Refused, Sent};

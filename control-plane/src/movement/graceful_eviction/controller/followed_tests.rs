@@ -1,4 +1,4 @@
-//! Which bindings are looked at when something around them changes, and what is told of their
+//! Which bindings are reconciled when something around them changes, and what is reported of their
 //! tasks.
 
 use muster_shared::names::condition::WORKS_UP_TO_DATE;
@@ -464,7 +464,7 @@ async fn what_an_old_copy_has_done_of_a_job_is_not_thrown_away_before_the_job_is
     let done = json!({"conditions": [{"type": "Complete", "status": "True"}]});
     let objects = job_without_a_refuge(&done).into_iter();
     let stand = with_jobs(objects.chain([("jobs", job(None))])).await;
-    // Nothing else tells that 27 of 40 are done.
+    // Nothing else says that 27 of 40 are done.
     assert!(!has_ended(&stand), "the template does not say so yet");
     stand.api.put("jobs", job(Some("Complete")));
     pass(60).await;

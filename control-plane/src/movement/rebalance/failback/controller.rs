@@ -190,7 +190,7 @@ impl Failback {
         }
     }
 
-    /// Notes whether a workload is asked to return, and gives its turn to others if it is not any
+    /// Notes whether a workload is asked to return, and lets others return if it is not any
     /// more.
     fn note(&self, key: &BindingKey, is_asked: bool) {
         for next in self.in_flight.note(key, is_asked) {
@@ -245,12 +245,12 @@ impl Failback {
         if homes.is_empty() {
             return Ok(Next::Done);
         }
-        // A setting that protects counts from the moment at which it stands in the policy.
+        // A setting that protects counts from the moment at which it is in the policy.
         let says = protected(fleet, binding.as_ref());
         let spec = &*says;
         let is_ours = fleet.settings.schedules(spec.scheduler_name.as_deref());
         let Some(rule) = Rule::of(spec, &fleet.settings).filter(|_| is_ours) else {
-            // No event tells that an edit of the policy was undone before the binding followed it.
+            // No event shows that an edit of the policy was undone before the binding followed it.
             let is_ahead = matches!(says, Cow::Owned(_));
             return Ok(if is_ahead {
                 Next::After(AGAIN)
@@ -301,7 +301,7 @@ impl Failback {
             return Ok(later);
         }
         // A workload that is asked to return while movement is stopped would move once that begins
-        // again, whatever has become of its cluster and of the window by then. All are looked at
+        // again, whatever has become of its cluster and of the window by then. All are reconciled
         // again when it does.
         if self.pace.per_second() <= 0.0 || !self.in_flight.begins(key) {
             return Ok(later);
@@ -322,7 +322,7 @@ impl Failback {
         if new.any(|it| obstacle(fleet, spec, it).is_some()) {
             return Ok(Next::After(self.vain.next(key).time));
         }
-        // The end of a pause is reported, and all are looked at again.
+        // The end of a pause is reported, and all are reconciled again.
         let targets = spec.clusters.iter().map(|it| it.name.as_str());
         let mut touched = targets.chain(brought.iter().copied());
         if touched.any(|it| fleet.pauses.of(it, now).is_some()) {
@@ -389,7 +389,7 @@ fn takes_turn(fleet: &Fleet, binding: &AnyBinding) -> bool {
 }
 
 /// Removes the record of all clusters that a completed Job left: it would run again there, and the
-/// scheduler leaves it where it is. Returns when to look again; `None` for a workload that may
+/// scheduler leaves it where it is. Returns when to try again; `None` for a workload that may
 /// return.
 async fn give_up(
     fleet: &Fleet,

@@ -1,5 +1,5 @@
 //! Workloads that are asked to return: a few at a time. One that a new placement would not bring
-//! home is looked at less and less often.
+//! home is tried less and less often.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -8,13 +8,13 @@ use parking_lot::Mutex;
 
 use crate::fleet::binding::BindingKey;
 
-/// First time after which a workload is looked at again that a new placement would not bring home:
+/// First time after which a workload is tried again that a new placement would not bring home:
 /// room changes all the time, and there may be very many of them.
 pub(super) const AGAIN: Duration = Duration::from_mins(1);
 /// Longest such time.
 pub(super) const RARELY: Duration = Duration::from_hours(1);
 /// Workloads that are asked to return and have not been placed yet, at most: the others are judged
-/// when it is their turn, since a window may close and a cluster may fail again meanwhile.
+/// when they are tried, since a window may close and a cluster may fail again meanwhile.
 const MOST_ASKED: usize = 8;
 
 /// Workloads that are asked to return, and those that wait until fewer are.
@@ -40,7 +40,7 @@ impl InFlight {
         may
     }
 
-    /// Notes whether a workload is asked to return; returns those that get a turn by it.
+    /// Notes whether a workload is asked to return; returns those that are tried by it.
     pub fn note(&self, key: &BindingKey, is_asked: bool) -> Vec<BindingKey> {
         let mut state = self.0.lock();
         if is_asked {
@@ -58,7 +58,7 @@ impl InFlight {
         next
     }
 
-    /// Notes the end of a look at a workload; returns another one that gets the turn if this one
+    /// Notes the end of a try of a workload; returns another one that is tried next if this one
     /// has not used it.
     pub fn ends(&self, key: &BindingKey) -> Option<BindingKey> {
         let mut state = self.0.lock();

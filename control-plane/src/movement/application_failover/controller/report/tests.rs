@@ -1,4 +1,4 @@
-//! What is written and told of applications, and what waits in line.
+//! What is written and reported of applications, and what waits in the queue.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +32,7 @@ fn moved() -> Move {
     }
 }
 
-/// Returns what a look at an application comes to of which nothing new is known.
+/// Returns what a reconciliation of an application comes to of which nothing new is known.
 fn no_progress(is_said: bool) -> Progress {
     Progress {
         state: None,

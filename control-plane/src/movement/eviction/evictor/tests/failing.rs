@@ -24,7 +24,7 @@ impl World {
         self.evictor.fails(&key(name), cluster, rank, now)
     }
 
-    /// Returns the failing applications of which there is something to tell.
+    /// Returns the failing applications of which there is something to report.
     fn changed(&mut self) -> Vec<String> {
         let changed = self.evictor.take_reports().applications;
         changed.into_iter().map(|key| key.name.clone()).collect()

@@ -155,7 +155,7 @@ fn a_failed_cluster_that_nobody_saw_leave_does_not_let_the_others_go() {
 fn a_rate_that_rises_because_a_cluster_is_back_evicts_nothing_from_it() {
     let mut world = World::new(8, 5, 1);
     assert_eq!(world.evict(10.0).len(), 0, "five of eight are too many");
-    // The budget hears of a cluster before the evictor does.
+    // The budget knows of a cluster before the evictor does.
     world.evictor.pace.put("c0", false, world.now().tick);
     let mut left = world.evict(100.0);
     left.sort();

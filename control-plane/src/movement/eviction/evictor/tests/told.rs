@@ -3,8 +3,8 @@ use muster_shared::events::EventType;
 
 use super::*;
 
-/// Returns what the binding and the cluster are told when the eviction of a workload comes to that
-/// end.
+/// Returns what is reported of the binding and the cluster when the eviction of a workload comes to
+/// that end.
 fn ends(more: &Value, effect: &str, end: impl Fn(&Eviction) -> Outcome) -> [Vec<&'static str>; 2] {
     let workload = binding("w", &["c0"], more);
     let mut world = World::pair(cluster("c0", &json!([])), [workload]);
@@ -156,7 +156,7 @@ fn an_eviction_whose_answer_was_lost_is_told_as_one_when_it_shows() {
             let annotations = moved.metadata.annotations.get_or_insert_default();
             annotations.insert(LAST_EVICTION.to_owned(), record);
         }
-        // What the failure was told by is newer than the eviction.
+        // What reported the failure is newer than the eviction.
         moved.status = serde_json::from_value(json!({"conditions": [
             {"type": "EvictionPending", "status": "True", "reason": "EvictWorkloadFromClusterFailed", "message": "",
              "lastTransitionTime": "2030-01-01T00:00:00Z"},

@@ -116,7 +116,7 @@ fn reasons_are_told_with_the_number_of_workloads_that_each_keeps() {
     };
     let first = json!([{"reason": "Full", "workloads": 2}, {"reason": "Stopped", "workloads": 1}]);
     assert_eq!(told(&mut ledger, 21), ((3, 3), first));
-    // The same number for other reasons is news, fewer are none.
+    // The same number for other reasons is reported, fewer are not.
     show(&mut ledger, &stranded("b", "m1", "Stopped"), 30);
     let second = json!([{"reason": "Full", "workloads": 1}, {"reason": "Stopped", "workloads": 2}]);
     assert_eq!(told(&mut ledger, 31), ((3, 3), second.clone()));

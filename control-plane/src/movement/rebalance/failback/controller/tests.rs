@@ -202,7 +202,7 @@ async fn a_return_waits_for_the_end_of_a_stop_and_follows_it() {
     pass(600).await;
     assert!(!is_home(&stand), "too many clusters have failed");
     resume(&stand);
-    // Nothing but the end of the stop has it looked at again; then it is paid for like all moves.
+    // Nothing but the end of the stop has it reconciled again; then it is paid for like all moves.
     pass(120).await;
     assert!(is_home(&stand), "movement has begun again");
 }
