@@ -41,7 +41,7 @@ pub fn body(receiver: &Receiver, event: &Event) -> Result<(String, Vec<u8>), Str
 }
 
 /// Checks the template of a receiver by an event whose texts have all that has to be quoted, and by
-/// one that stands for others.
+/// one that replaces others.
 ///
 /// # Errors
 /// A text that names the field.

@@ -1,6 +1,6 @@
-//! Follows the records of failovers, and tells each receiver what is due.
+//! Follows the records of failovers, and sends each receiver what is due.
 //!
-//! A record remembers what each receiver was told of it, in an annotation that is written after the
+//! A record remembers what each receiver was sent of it, in an annotation that is written after the
 //! receiver has taken a notice: whoever leads next goes on from there, and repeats at most the one
 //! whose annotation could not be written, under the same identity.
 
@@ -30,7 +30,7 @@ use crate::settings::notice_receivers::Receiver;
 
 const NAME: &str = "failover notices";
 const NOTICES_TOTAL: &str = "muster_notices_total";
-/// Key of the queue by which all is told that was left out. No record has an empty name.
+/// Key of the queue by which all is reported that was left out. No record has an empty name.
 const LEFT_OUT: &str = "";
 
 /// A receiver, and what it was sent.
@@ -41,7 +41,7 @@ struct Outlet {
     receiver: Receiver,
     sender: Sender,
     pacing: Mutex<Pacing>,
-    /// What was told of each record, by name, with its uid: caches are behind.
+    /// What was sent of each record, by name, with its uid: caches are behind.
     told: Mutex<HashMap<String, (String, Told)>>,
 }
 
@@ -212,7 +212,7 @@ impl Outlet {
         events.warn(record, "NoticeNotDelivered", text);
     }
 
-    /// Reports in one notice all records of which news was left out.
+    /// Reports in one notice all records of which something was left out.
     async fn report_left_out(&self) -> Result<Next, ApiError> {
         let names = self.pacing.lock().left_out();
         let found = names.iter().map(|name| self.records.get(None, name));
@@ -258,7 +258,7 @@ impl Outlet {
             let mut told = self.known(&record);
             told.note_all(&record.spec, record.status.as_ref()?, now);
             self.remember(&record, told);
-            // What happened since is news again, and what cannot be written now is written then.
+            // What happened since is due again, and what cannot be written now is written then.
             self.queue.add(record.name_any());
             Some((record, told))
         });
@@ -310,7 +310,7 @@ impl Outlet {
     async fn write(&self, record: &Failover, told: Told) -> Result<(), ApiError> {
         let name = record.name_any();
         let patch = json!({ "metadata": {
-            // Another record of the same name was told nothing.
+            // Nothing was sent of another record of the same name.
             "uid": record.uid(),
             "annotations": { self.key(): json!(told).to_string() },
         } });

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::settings::notice_receivers::{Phase, Severity};
 
-/// Age of the end of a failover beyond which a receiver that was told nothing of it is not told any
-/// more: it is a new receiver, and the record is history.
+/// Age of the end of a failover beyond which a receiver that was not notified of it is not notified
+/// any more: it is a new receiver, and the record is history.
 const HISTORY: SignedDuration = SignedDuration::from_hours(1);
 /// Time without a move after which those that moved count as all, although more workloads were in
 /// the cluster: the others tolerate the cause. At the slowest sensible rate a move takes less.
@@ -89,8 +89,8 @@ impl Told {
     }
 }
 
-/// Returns the next notice. What came and went between two looks is not told: the end of a hold
-/// that nobody was told of, a recovery after which everything was in order at once.
+/// Returns the next notice. What came and went between two checks is not sent: the end of a hold
+/// that nobody was notified of, a recovery after which everything was in order at once.
 pub fn next(told: &Told, spec: &FailoverSpec, status: &FailoverStatus, now: Timestamp) -> Next {
     let seconds = |time: &Option<Time>| time.as_ref().map(|it| it.0);
     let times = &status.times;
@@ -173,8 +173,8 @@ pub const fn staying(workloads: &Workloads) -> u32 {
     workloads.held_now.saturating_add(workloads.stranded_now)
 }
 
-/// Returns the weight of a failover. It never sinks, so that whoever was told of the beginning is
-/// told of the end.
+/// Returns the weight of a failover. It never sinks, so that whoever was notified of the beginning
+/// is notified of the end.
 pub fn severity(status: &FailoverStatus) -> Severity {
     let counts = &status.workloads;
     if counts.stranded > 0 || counts.held > 0 {

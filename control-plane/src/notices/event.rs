@@ -103,7 +103,7 @@ pub fn event(sender: &Sender, record: &Failover, notice: &Notice, now: Timestamp
     }
 }
 
-/// Returns the event that stands for those that were left out, because too many came at a time. Its
+/// Returns the event in place of those that were left out, because too many came at a time. Its
 /// content has the fields of the others, too.
 pub fn left_out(sender: &Sender, records: &[Arc<Failover>], id: String, now: Timestamp) -> Event {
     let status = records.iter().filter_map(|it| it.status.as_ref());

@@ -1,4 +1,4 @@
-//! Tells people and programs of failovers: CloudEvents or messages for chats over HTTP, to the
+//! Notifies people and programs of failovers: CloudEvents or messages for chats over HTTP, to the
 //! receivers of `--notice-receivers`, when a failover begins, is held, resumes, is healed, when its
 //! cause is over, and when it ends.
 //!

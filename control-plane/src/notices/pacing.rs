@@ -12,7 +12,7 @@ use tokio::time::Instant;
 const PAUSE: (Duration, Duration) = (Duration::from_secs(5), Duration::from_mins(10));
 /// Longest pause that a receiver may ask for by `Retry-After`.
 const LONGEST_WISH: Duration = Duration::from_hours(1);
-/// Time for which a notice is tried: people who come back to work are still told.
+/// Time for which a notice is tried: people who come back to work are still notified.
 pub const GIVE_UP: Duration = Duration::from_hours(8);
 /// Time in which notices are counted.
 const WINDOW: Duration = Duration::from_mins(1);
@@ -24,7 +24,7 @@ pub enum Decision {
     Send,
     /// The notice waits for this time.
     Wait(Duration),
-    /// Too many came at a time: after this time all that were left out are told in one.
+    /// Too many came at a time: after this time all that were left out are sent in one.
     LeaveOut(Duration),
     /// The notice is given up, because it was tried for long enough.
     GiveUp,
@@ -49,7 +49,7 @@ pub struct Pacing {
     window: Option<(Instant, u32)>,
     /// Waiting notices of each record, by name.
     waiting: BTreeMap<String, Waiting>,
-    /// Records of which news was left out, by name.
+    /// Records of which something was left out, by name.
     left_out: BTreeSet<String>,
 }
 
@@ -68,7 +68,7 @@ impl Pacing {
         waiting.at
     }
 
-    /// Returns what is to be done about the notice of a record that was told to
+    /// Returns what is to be done about the notice of a record that was sent to
     /// [`due`](Self::due); one that is to be sent is counted.
     pub fn decide(&mut self, record: &str, per_minute: u32, tick: Instant) -> Decision {
         if self.is_stopped {
@@ -122,12 +122,12 @@ impl Pacing {
         self.is_stopped = true;
     }
 
-    /// Returns the records of which news was left out.
+    /// Returns the records of which something was left out.
     pub fn left_out(&self) -> Vec<String> {
         self.left_out.iter().cloned().collect()
     }
 
-    /// Forgets that news of a record was left out, since that was reported.
+    /// Forgets that something of a record was left out, since that was reported.
     pub fn told(&mut self, record: &str) {
         self.left_out.remove(record);
         self.done(record);

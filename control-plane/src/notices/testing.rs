@@ -20,7 +20,7 @@ pub type Received = (HeaderMap, Bytes);
 /// Status, and a header with its value, of an answer.
 type Answer = (u16, &'static str, &'static str);
 
-/// Server that answers as it is told, and remembers what it was sent.
+/// Server that answers as the test wants, and remembers what it was sent.
 #[derive(Clone)]
 pub struct Server {
     pub address: String,

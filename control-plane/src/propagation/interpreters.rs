@@ -1,7 +1,7 @@
 //! Says what is wrong with the objects that hold interpreters of the users, by events on them.
 //!
 //! Admission refuses such objects; some were written before it was installed, or while it did not
-//! answer. Failures of an interpreter that is asked are told by
+//! answer. Failures of an interpreter that is asked are reported by
 //! [`Follower::report_failures`](muster_interpreter::sources::Follower::report_failures).
 
 use std::convert::Infallible;
@@ -31,7 +31,7 @@ const INVALID_WEBHOOK: &str = "InvalidWebhook";
 /// A fault: reason of the event, and note.
 type Fault = (&'static str, String);
 
-/// Starts telling.
+/// Starts reporting.
 pub(crate) fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     start_for(fleet, tasks, |fleet| &fleet.customizations, script_faults);
     start_for(
@@ -42,7 +42,7 @@ pub(crate) fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     );
 }
 
-/// Starts telling the faults of the objects of one kind, each among all that exist.
+/// Starts reporting the faults of the objects of one kind, each among all that exist.
 fn start_for<K: Holder>(
     fleet: &Arc<Fleet>,
     tasks: &mut Tasks,

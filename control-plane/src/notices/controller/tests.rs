@@ -114,7 +114,7 @@ async fn phases_and_severities_that_a_receiver_does_not_want_are_not_sent() {
 }
 
 /// Returns a receiver that takes no more, after three failovers have begun and are held, and was
-/// told of the first.
+/// notified of the first.
 async fn crowded() -> (Server, Stand, Arc<Outlet>) {
     let server = Server::start().await;
     let names = ["m1", "m2", "m3"];
@@ -156,7 +156,7 @@ async fn many_failovers_at_a_time_are_told_in_one_notice() {
 #[tokio::test]
 async fn news_that_was_told_in_one_notice_is_not_told_again_where_one_record_cannot_be_written() {
     let (server, stand, outlet) = crowded().await;
-    // The API has too much to do when what m2 was told is to be noted.
+    // The API has too much to do when what was sent of m2 is to be noted.
     let busy = refusal(503, "ServiceUnavailable", "");
     stand.api.answer(Method::PATCH, "/failovers/m2", 503, busy);
     _ = outlet.reconcile(LEFT_OUT).await;

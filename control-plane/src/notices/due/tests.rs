@@ -44,7 +44,7 @@ fn status(state: &str, counts: [u32; 5], times: &Value) -> FailoverStatus {
     .unwrap()
 }
 
-/// Tells all that is due, as `phase number`.
+/// Sends all that is due, as `phase number`.
 fn tell(told: &mut Told, status: &FailoverStatus, minute: i64) -> Vec<String> {
     let mut all = Vec::new();
     while let Next::Now(notice) = next(told, &spec(), status, at(minute)) {
@@ -197,8 +197,8 @@ fn a_cluster_that_is_unwell_for_a_moment_and_is_left_by_nothing_is_not_told() {
 
 #[test]
 fn a_failover_that_somebody_was_told_of_has_an_end_although_the_cause_returned_for_a_moment() {
-    // The cluster was tainted, nothing had moved yet, and the receiver was told that it began. Well
-    // again; then not ready for a moment, from which nothing followed.
+    // The cluster was tainted, nothing had moved yet, and the receiver was notified that it began.
+    // Well again; then not ready for a moment, from which nothing followed.
     let mut told = Told {
         began: 1,
         ..Told::default()

@@ -6,7 +6,7 @@ pub fn began() -> Event {
     told(Phase::Began, 1, &json!({ "affected": 3 }))
 }
 
-/// Returns an event that stands for 12 others.
+/// Returns an event in place of 12 others.
 pub fn left_out() -> Event {
     let mut record = Failover::new("a-1", FailoverSpec::default());
     record.spec.cluster.push('a');

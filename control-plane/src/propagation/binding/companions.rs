@@ -39,7 +39,8 @@ pub struct Companions(Arc<Mutex<State>>);
 /// Permanent id of a policy, with the policy's name where that is known.
 type PolicyId = String;
 
-/// Stands for the policies of bindings that none claims, as far as this process has not seen them.
+/// Takes the place of the policies of bindings that none claims, as far as this process has not
+/// seen them.
 const UNCLAIMED: &str = "";
 
 #[derive(Default)]
@@ -146,7 +147,7 @@ impl Companions {
     }
 
     /// Returns the clusters in which Works of a binding stay because a workload that it serves may
-    /// be there; the binding is looked at again when that workload changes.
+    /// be there; the binding is reconciled again when that workload changes.
     pub fn kept<'a>(
         &self,
         fleet: &Fleet,
@@ -165,7 +166,7 @@ impl Companions {
 
     /// Has a binding wait for a workload of those that it serves which may be in a cluster; returns
     /// whether there is one. It is any of them: of n that leave in their order, what waits for the
-    /// first of those that are left would be looked at n times.
+    /// first of those that are left would be read n times.
     fn waits(&self, fleet: &Fleet, key: &BindingKey, served: &[BindingKey], cluster: &str) -> bool {
         let (before, after) = served.split_at(self.any_of(served.len()));
         after.iter().chain(before).any(|workload| {

@@ -1,4 +1,4 @@
-//! Computes the patch that turns a Work into the rendered one.
+//! Computes the patch that makes a Work the rendered one.
 
 use muster_shared::finalizers;
 use muster_shared::names::{annotation, finalizer, label};

@@ -54,7 +54,7 @@ use crate::propagation::data::wakes;
 use crate::scheduler::core::affinity::allows_name;
 use crate::scheduler::core::deselected::deselected;
 
-/// First and longest time after which a binding is looked at again whose policy says more than it
+/// First and longest time after which a binding is reconciled again whose policy says more than it
 /// does.
 const AHEAD: (Duration, Duration) = (Duration::from_secs(10), Duration::from_mins(5));
 
@@ -116,7 +116,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
                         || old.metadata.labels != new.metadata.labels
                         || replacing.has(&key) && !new.reports_as(old)
                 }
-                // Made while its binding moved on or went: nobody else would ever look at it.
+                // Made while its binding moved on or went: nothing else would ever reconcile it.
                 Change::Applied { old: None, new } => !is_expected(fleet, new),
                 Change::Deleted { .. } => true,
             };
@@ -184,7 +184,7 @@ impl Memory {
         self.keeping.forget(key);
     }
 
-    /// Returns when a binding is looked at next whose old copies wait for others, and reports them
+    /// Returns when a binding is reconciled next whose old copies wait for others, and reports them
     /// once that has lasted.
     fn due(&self, fleet: &Fleet, key: &BindingKey, binding: &AnyBinding, plan: &Plan<'_>) -> Next {
         if plan.waits.is_empty() {
@@ -199,9 +199,9 @@ impl Memory {
         Next::After(next.time)
     }
 
-    /// Returns when a binding is looked at next. A policy may protect copies by a setting that its
+    /// Returns when a binding is reconciled next. A policy may protect copies by a setting that its
     /// binding does not have yet, and the Works have: if it is withdrawn before the binding was
-    /// written, no change of the binding tells.
+    /// written, no change of the binding shows it.
     fn sooner(&self, fleet: &Fleet, key: &BindingKey, next: Next) -> Next {
         let binding = fleet.bindings.get(key);
         let is_ahead = binding.is_some_and(|it| matches!(protected(fleet, &it), Cow::Owned(_)));
@@ -219,7 +219,7 @@ impl Memory {
 }
 
 /// Returns whether a Work is where its binding wants one. False too where the binding is not known:
-/// its Works are looked at.
+/// its Works are compared.
 fn is_expected(fleet: &Fleet, work: &CachedWork) -> bool {
     let Some((key, cluster)) = binding_of(work).zip(cluster_of(work)) else {
         return true;
@@ -306,7 +306,7 @@ async fn sync(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<Next, 
         return identify(fleet, key, binding.as_ref()).await;
     };
     let _turn = fleet.bindings.followers().turn(key).await;
-    // A setting that protects counts from the moment at which it stands in the policy.
+    // A setting that protects counts from the moment at which it is in the policy.
     let spec = &*protected(fleet, binding.as_ref());
     let works = fleet.work_index.of(key);
     let scope = Scope::of(spec);
@@ -544,7 +544,7 @@ async fn finish(
         let members: Vec<&str> = staying.map(|work| work.namespace.as_str()).collect();
         namespaces::keep(fleet, key, Some(&spec.resource), &members).await?;
         let is_container = Role::of(&spec.resource) == Role::Container;
-        // A binding marks the Works before it goes: the bindings are looked at first.
+        // A binding marks the Works before it goes: the bindings are read first.
         let needed = definitions::preserved_of(fleet, &spec.resource);
         let doomed = works.into_iter().map(|work| async {
             let cluster = names::cluster_of_execution_namespace(&work.namespace);

@@ -277,7 +277,7 @@ async fn nothing_leaves_for_a_cluster_that_the_data_does_not_reach() {
     assert!(message.contains("is not propagated to m3"), "{message}");
 }
 
-/// Returns a stand with the workload in m1, where the object is primary.
+/// Returns a fleet with the workload in m1, where the object is primary.
 async fn running() -> Stand {
     let stand = stand().await;
     report(&stand, "m1", "Primary", true).await;
@@ -570,7 +570,7 @@ async fn the_roles_stay_when_the_workload_goes() {
     stand
         .api
         .delete("resourcebindings", "shop", "db-statefulset");
-    // The object is looked at again, with and without the memory of this process.
+    // The object is reconciled again, with and without the memory of this process.
     let mut object = binding(1, &["m1", "m2"], 2);
     object["spec"]["conflictResolution"] = json!("Overwrite");
     stand.api.put("resourcebindings", object);

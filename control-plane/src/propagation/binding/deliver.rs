@@ -25,10 +25,10 @@ use crate::fleet::works::{CachedWork, cluster_of};
 use crate::propagation::data::facts::Roles;
 use crate::propagation::data::{self, gates};
 
-/// Pause before a binding is looked at again one of whose Works is going away. The end of the Work
+/// Pause before a binding is reconciled again one of whose Works is going away. The end of the Work
 /// is an event, and usually comes earlier.
 const LEAVING: Duration = Duration::from_secs(5);
-/// Pause before a binding is looked at again that waits for data, if no change is seen earlier.
+/// Pause before a binding is reconciled again that waits for data, if no change is seen earlier.
 const LOOK: Duration = Duration::from_secs(5);
 
 /// Makes the Works of a binding once nothing holds them back. `is_left` says whether all Works have
@@ -88,7 +88,7 @@ pub(super) async fn deliver(
         }
     };
     let next = next.sooner(data);
-    // Where the condition was not written, no event may lead to another look at the binding.
+    // Where the condition was not written, no event may have the binding reconciled again.
     Ok(if is_told || next != Next::Done {
         next
     } else {
@@ -96,8 +96,8 @@ pub(super) async fn deliver(
     })
 }
 
-/// Takes out of the Works those that wait for their data, and tells for what they wait, or the role
-/// of the object does. Returns when to look again.
+/// Takes out of the Works those that wait for their data, and reports for what they wait, or the
+/// role of the object does. Returns when to reconcile again.
 async fn wait_for_data(
     fleet: &Fleet,
     client: &Client,

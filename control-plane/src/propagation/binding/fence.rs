@@ -23,7 +23,7 @@ use crate::fleet::works::{CachedWork, cluster_of, in_cluster};
 
 /// Reason of the condition `RemovalPending` while a copy may run.
 const FENCED: &str = "WaitingForFence";
-/// Pause before it is looked again, if no change is seen earlier.
+/// Pause before the next check, if no change is seen earlier.
 const LOOK: Duration = Duration::from_secs(5);
 /// Time for which a cluster that is ready may take to remove its copy before that is reported.
 const UNTOLD: Duration = Duration::from_secs(15);
@@ -33,9 +33,9 @@ const UNTOLD: Duration = Duration::from_secs(15);
 pub struct Held {
     /// Message that says what is waited for.
     message: String,
-    /// Whether people are told that the copy holds new ones back.
+    /// Whether it is reported that the copy holds new ones back.
     is_told: bool,
-    /// Pause before the copy is looked at again.
+    /// Pause before the copy is checked again.
     pub pause: Duration,
 }
 
@@ -95,7 +95,7 @@ fn goes(is_left: bool, is_expected: bool, work: &ObjectMeta) -> bool {
     is_left && !is_expected || work.deletion_timestamp.is_some()
 }
 
-/// Returns whether people are told that a copy holds new ones back; a copy that is to be removed in
+/// Returns whether it is reported that a copy holds new ones back; a copy that is to be removed in
 /// a ready cluster is reported only after a while.
 fn is_told(is_ready: bool, is_kept: bool, deleted: Option<Timestamp>, now: Timestamp) -> bool {
     let waits = deleted.map(|at| now.duration_since(at).unsigned_abs());
@@ -154,7 +154,7 @@ async fn judge(
 
 impl Held {
     /// Returns the condition while the copy holds new ones back; `None` where nothing has to be
-    /// told.
+    /// reported.
     pub fn condition(&self, now: Timestamp) -> Option<Condition> {
         let (kind, message) = (hold::CONDITION, &self.message);
         self.is_told

@@ -82,8 +82,8 @@ pub fn hold<'a>(
 }
 
 impl Hold<'_> {
-    /// Returns when to look again if nothing happens: before the end, and as soon as it has to be
-    /// told.
+    /// Returns when to reconcile again if nothing happens: before the end, and as soon as it has to
+    /// be reported.
     pub fn pause(&self, now: Timestamp, longest: Duration) -> Duration {
         let told = self.since.saturating_add(UNTOLD).ok();
         let told = told.filter(|told| *told > now);

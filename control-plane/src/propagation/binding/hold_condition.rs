@@ -12,7 +12,7 @@ use crate::fleet::binding::BindingKey;
 use crate::fleet::write::merge_status;
 
 /// Writes what holds the new copies back, or that nothing does any more; `false` where that failed,
-/// so that another look is needed.
+/// so that another reconciliation is needed.
 pub async fn report_hold(
     fleet: &Fleet,
     client: &Client,

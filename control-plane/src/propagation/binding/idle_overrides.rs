@@ -35,14 +35,14 @@ const MOST_TOLD: usize = 8;
 /// Clusters that one event names.
 const MOST_NAMED: usize = 10;
 
-/// Starts telling of policies that are made or edited while this process runs: comparing all of
+/// Starts reporting policies that are made or edited while this process runs: comparing all of
 /// them with all bindings when it starts would take minutes in a large fleet.
 pub(super) fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     let queue = Queue::new("override audits");
     Controller::with(fleet, "override audits", &queue)
         .gathers(GRACE, &fleet.override_policies, edited)
         .run(tasks, 1, (), |fleet, (), key: PolicyKey| async move {
-            Ok::<_, Infallible>(look_through(&fleet, &key))
+            Ok::<_, Infallible>(reconcile(&fleet, &key))
         });
 }
 
@@ -57,13 +57,13 @@ fn edited(fleet: &Fleet, change: &Change<AnyOverridePolicy>) -> Option<PolicyKey
         // One of the first list is not new.
         None => fleet.override_policies.of(namespace).is_synced(),
     };
-    // The process that leads reports what is edited while this one stands by.
+    // The process that leads reports what is edited while this one is a standby.
     let is_update = is_update && fleet.leadership.is_current();
     let name = new.metadata.name.as_deref().unwrap_or_default();
     is_update.then(|| PolicyKey::new(namespace, name))
 }
 
-fn look_through(fleet: &Fleet, key: &PolicyKey) -> Next {
+fn reconcile(fleet: &Fleet, key: &PolicyKey) -> Next {
     let policies = fleet.override_policies.of(key.namespace());
     let policy = policies.get(key.namespace(), key.name());
     let Some(policy) = policy.filter(|policy| !policy.is_deleting()) else {
@@ -82,7 +82,7 @@ fn look_through(fleet: &Fleet, key: &PolicyKey) -> Next {
     Next::Done
 }
 
-/// Returns what is told of the selectors of a policy that select nothing in any cluster.
+/// Returns what is reported of the selectors of a policy that select nothing in any cluster.
 fn idle_selectors(fleet: &Fleet, policy: &AnyOverridePolicy) -> Vec<String> {
     let namespace = policy.metadata.namespace.as_deref();
     let spec = widened(namespace, &policy.spec);
@@ -119,9 +119,9 @@ fn idle_selectors(fleet: &Fleet, policy: &AnyOverridePolicy) -> Vec<String> {
     idle.into_iter().map(told).collect()
 }
 
-/// Returns what is told of the rules of a policy that are for no cluster, or name one that is not
-/// in the fleet, each with the reason of its event. Nothing is told in a fleet without any, whose
-/// policies are applied before the clusters join.
+/// Returns what is reported of the rules of a policy that are for no cluster, or name one that is
+/// not in the fleet, each with the reason of its event. Nothing is reported in a fleet without any,
+/// whose policies are applied before the clusters join.
 fn idle_rules(fleet: &Fleet, policy: &AnyOverridePolicy) -> Vec<(&'static str, String)> {
     let clusters = fleet.clusters.list();
     if clusters.is_empty() {

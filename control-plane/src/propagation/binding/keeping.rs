@@ -25,7 +25,7 @@ const FREE: &str = "NothingKept";
 /// Time for which replicas are kept before the condition says so: most are replaced by then.
 const UNTOLD: Duration = Duration::from_secs(15);
 
-/// Says which clusters keep more than their share, once that has lasted; returns when to look
+/// Says which clusters keep more than their share, once that has lasted; returns when to check
 /// again for that. `kept` remembers since when this process knows of it.
 pub(super) async fn report(
     kept: &Since<BindingKey>,

@@ -42,7 +42,7 @@ use crate::fleet::scope::Scope;
 use crate::fleet::works::{CachedWork, binding_of, owner_id};
 use crate::fleet::write::merge;
 
-/// Something to look at: a namespace in all clusters, or in one of them.
+/// Key of the queue: a namespace in all clusters, or in one of them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Place {
     namespace: String,
@@ -287,7 +287,7 @@ fn goes_everywhere(namespace: &Namespace, scope: &Scope) -> bool {
         && scope.admits_namespace(name)
 }
 
-/// Brings a namespace into all clusters, and names those that have to be looked at again.
+/// Brings a namespace into all clusters, and names those that have to be reconciled again.
 async fn spread(
     fleet: &Fleet,
     namespace: &Namespace,

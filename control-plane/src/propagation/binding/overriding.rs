@@ -29,7 +29,7 @@ use crate::propagation::overrides::{self, Applied, Policies, Selected, concerns}
 
 /// Longest time that bindings wait after a start for the first list of override policies.
 const SETTLING: Duration = Duration::from_secs(10);
-/// Interval at which waiting bindings look whether the override policies are known.
+/// Interval at which waiting bindings check whether the override policies are known.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Reconciles the bindings whose manifests a change of an override policy, or of a cluster that the

@@ -36,7 +36,7 @@ pub(super) struct Wanted<'a> {
     pub(super) stays: Option<&'a str>,
 }
 
-/// Facts about Works and clusters that do not stand in them.
+/// Facts about Works and clusters that are not in them.
 pub(super) struct Facts<'a> {
     /// Whether the deletion of a Work has been requested.
     pub(super) is_to_go: &'a (dyn Fn(&CachedWork) -> bool + Sync),

@@ -162,8 +162,8 @@ pub(super) fn prepare(
     })
 }
 
-/// Returns when to look again at a binding that is about to be written, or whose override policies
-/// are not known: a Work that is made now would be written twice, or be wrong.
+/// Returns when to reconcile a binding again that is about to be written, or whose override
+/// policies are not known: a Work that is made now would be written twice, or be wrong.
 fn not_yet(
     fleet: &Fleet,
     memory: &Memory,

@@ -67,14 +67,14 @@ pub fn missing<'a>(
 }
 
 /// Returns the clusters in which something is placed, or is kept until its replacement is healthy;
-/// `None` if the binding stands for another object.
+/// `None` if the binding is of another object.
 pub fn placed(spec: &ResourceBindingSpec, key: &TemplateKey) -> Option<BTreeSet<String>> {
     let is_it = TemplateKey::of(&spec.resource) == *key;
     is_it.then(|| Scope::of(spec).expected)
 }
 
-/// Returns the condition that reports what is missing; `None` if nothing is and nobody was told
-/// otherwise.
+/// Returns the condition that reports what is missing; `None` if nothing is and nothing was
+/// reported otherwise.
 pub fn condition(missing: &[Missing], held: &[Condition], now: Timestamp) -> Option<Condition> {
     if missing.is_empty() {
         let is_over = conditions::is_true(held, CONDITION);

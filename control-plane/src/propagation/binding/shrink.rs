@@ -202,7 +202,7 @@ mod tests {
             report("old", 9, "Unknown"),
         ]);
         assert_eq!(keep(6, [1, 1, 4], &reports), Some([2, 2, 4]));
-        // The only one that is not silent may go as far as others stand in for it.
+        // The only one that is not silent may go as far as others replace it.
         let reports = json!([
             report("a", 4, "Healthy"),
             report("b", 2, "Unknown"),

@@ -217,7 +217,7 @@ async fn a_divided_workload_that_is_scaled_from_zero_is_asked_for_once_however_l
     let mut stand = bound(names.map(cluster), template, claimed(binding), []);
     stand.follow().await;
     pass(10).await;
-    // The detector is busy for half a minute, or stands still.
+    // The detector is busy for half a minute, or is stopped.
     stand.api.put("deployments", claimed(deployment(7)));
     pass(30).await;
     let works = stand.api.all("works").into_iter();

@@ -27,7 +27,7 @@ pub enum Ensured {
     AsRendered,
     /// The old Work has to be deleted first.
     Leaving,
-    /// The Work has to be looked at again, and nothing tells when: the cluster has no execution
+    /// The Work has to be reconciled again, and nothing shows when: the cluster has no execution
     /// namespace yet, another writer changed the Work at the same time, or the cache is outdated.
     Later,
 }
@@ -191,7 +191,7 @@ pub async fn remove(
     let removals = works.into_iter().filter(|(work, _)| in_members(work));
     let removals = removals.map(|(work, stays)| async move {
         // A conflict is an error: another Work has the name, which the cache shows in a moment, and
-        // which has to be looked at as well.
+        // which has to be reconciled as well.
         let removed = work.remove(client, stays).await;
         removed.map_err(|error| Error::from(ApiError::of("remove work", &work.name)(error)))
     });

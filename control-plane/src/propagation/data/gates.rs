@@ -300,7 +300,7 @@ fn unreported(
     })
 }
 
-/// Returns how long until a binding whose copies wait is looked at again, if no change is seen
+/// Returns how long until a binding whose copies wait is reconciled again, if no change is seen
 /// earlier.
 pub fn pause(due: Option<Timestamp>, now: Timestamp, longest: Duration) -> Duration {
     let due = due.and_then(|it| Duration::try_from(it.duration_since(now)).ok());

@@ -1,7 +1,7 @@
 //! The role that an object has in a cluster, as its Work records it. Pure.
 //!
 //! The record is an annotation of the Work, so that a decision needs no memory: which clusters were
-//! told to be primary, and which have not said yet that they are demoted.
+//! ordered to be primary, and which have not said yet that they are demoted.
 
 use muster_shared::api::data_replication::DataRole;
 use muster_shared::api::work::WorkStatus;

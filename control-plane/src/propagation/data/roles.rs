@@ -1,8 +1,8 @@
 //! Decides which cluster is primary, as a function of the workload's place and of what the Works of
 //! the object say. Pure.
 //!
-//! At most one cluster is told to be primary: another one becomes so only when each that may have
-//! been primary has said that it is demoted, or is certainly fenced.
+//! At most one cluster is ordered to be primary: another one becomes so only when each that may
+//! have been primary has said that it is demoted, or is certainly fenced.
 
 use super::mark::{Step, Told};
 
@@ -321,7 +321,7 @@ mod tests {
                 check(holders, copies, promotes, expected);
             }
         }
-        // Silent, and told, or deselected.
+        // Silent, and ordered to be primary, or deselected.
         for copies in ["a D silent used, b S", "a D left silent, b S"] {
             check("b", copies, false, "a D, b S");
             check("b", copies, true, "a D, b P");

@@ -1,4 +1,4 @@
-//! Which workloads and objects to look at again when the other ones change.
+//! Which workloads and objects to reconcile again when the other ones change.
 
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::queue::Queue;

@@ -20,7 +20,7 @@ pub struct Arrivals(HashMap<TemplateKey, Arriving>);
 #[derive(Clone, Copy, Debug)]
 struct Arriving {
     since: Instant,
-    /// Whether the template is to be looked at again when its binding arrives.
+    /// Whether the template is to be reconciled again when its binding arrives.
     again: bool,
 }
 
@@ -45,7 +45,7 @@ impl Arrivals {
     }
 
     /// Notes that a binding arrived, went, or was not created after all; whether its template is to
-    /// be looked at again.
+    /// be reconciled again.
     pub fn end(&mut self, template: &TemplateKey) -> bool {
         self.0.remove(template).is_some_and(|it| it.again)
     }

@@ -24,8 +24,8 @@ use crate::settings::{
 
 /// Findings of one policy that are reported; of the others the number is.
 const MOST_TOLD: usize = 8;
-/// Selectors of one policy that are compared with the templates there are: each costs a look at all
-/// that it might mean.
+/// Selectors of one policy that are compared with the templates there are: each costs a comparison
+/// with all that it might mean.
 const MOST_COMPARED: usize = 50;
 /// Names that one finding lists.
 const MOST_NAMES: usize = 10;
@@ -54,7 +54,7 @@ pub trait Facts {
     fn claimed_by(&self, selector: &ResourceSelector) -> Option<(String, String)>;
     /// Returns whether there is a cluster of this name, or might be.
     fn has_cluster(&self, name: &str) -> bool;
-    /// Returns whether there is an override policy of this name where the policy looks for it, or
+    /// Returns whether there is an override policy of this name where the policy wants it, or
     /// might be.
     fn has_override(&self, name: &str) -> bool;
     /// Returns whether there is a priority class of this name, or might be.
@@ -338,7 +338,7 @@ pub fn missing(spec: &PropagationSpec, scope: &Scope, facts: &impl Facts) -> Vec
     bounded(found)
 }
 
-/// Returns what is told of clusters that a policy names and that are not in the fleet.
+/// Returns what is reported of clusters that a policy names and that are not in the fleet.
 /// `has_cluster` says whether there is a cluster of a name, or might be.
 pub fn unknown_clusters(spec: &PropagationSpec, has_cluster: impl Fn(&str) -> bool) -> Vec<String> {
     let suspension = spec.suspension.as_ref();

@@ -28,35 +28,35 @@ use crate::fleet::template_event::{KindState, Lookup};
 
 /// How long after a change of a policy the fleet may still lack what it names.
 const GRACE: Duration = Duration::from_secs(30);
-/// How long until a policy is looked through again that names what the fleet lacks: it may have
+/// How long until a policy is audited again that names what the fleet lacks: it may have
 /// come.
-const LOOK_AGAIN: Duration = Duration::from_mins(1);
-/// Factor between the time that a look at a policy takes and the pause after it: in a large fleet,
-/// the looks at one policy take a 5000th of all time.
+const SHORTEST_PAUSE: Duration = Duration::from_mins(1);
+/// Factor between the time that an audit of a policy takes and the pause after it: in a large
+/// fleet, the audits of one policy take a 5000th of all time.
 const SHARE: u32 = 5000;
-/// Longest time until a policy is looked through again that names what the fleet lacks. A look may
+/// Longest time until a policy is audited again that names what the fleet lacks. An audit may
 /// have taken long for another reason: the machine was busy, or was suspended.
-const LONGEST_LOOK_AGAIN: Duration = Duration::from_mins(30);
-/// Time until a policy is looked at again that waits for templates which may just be bound.
+const LONGEST_PAUSE: Duration = Duration::from_mins(30);
+/// Time until a policy is audited again that waits for templates which may just be bound.
 pub(super) const BEHIND: Duration = Duration::from_secs(10);
-/// Longest time in a row for which templates that wait to be bound keep policies from being looked
+/// Longest time in a row for which templates that wait to be bound keep policies from being audited
 /// through: where a webhook of the fleet API does not answer, some wait for ever.
 const LONGEST_BEHIND: Duration = Duration::from_mins(10);
-/// How long until a kind is looked at again that cannot be listed, and nobody knows why: a request
-/// for it may take longer than the grace. Doubled with each look, up to ten minutes.
+/// How long until a kind is checked again that cannot be listed, and nobody knows why: a request
+/// for it may take longer than the grace. Doubled with each audit, up to ten minutes.
 const AGAIN: Duration = Duration::from_secs(10);
-/// Looks after which a policy counts as compared with the fleet, although it is not known why a
+/// Audits after which a policy counts as compared with the fleet, although it is not known why a
 /// kind that it names cannot be listed.
-const LOOKS: u32 = 3;
+const AUDITS: u32 = 3;
 
-/// The policies that are to be looked through, and what was told of each.
+/// The policies that are to be audited, and what was reported of each.
 pub(super) struct Audits {
     queue: Queue<PolicyKey>,
     state: Mutex<HashMap<PolicyKey, State>>,
     rush: Mutex<Rush>,
 }
 
-/// Time for which templates have waited to be bound without a break, as far as somebody looked.
+/// Time for which templates have waited to be bound without a break, as far as is known.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rush {
     began: Option<Instant>,
@@ -64,7 +64,7 @@ struct Rush {
 }
 
 impl Rush {
-    /// Takes in whether templates wait to be bound, and returns whether looks at policies wait for
+    /// Takes in whether templates wait to be bound, and returns whether audits of policies wait for
     /// these: not longer than [`LONGEST_BEHIND`] in a row.
     fn see(&mut self, is_behind: bool, now: Instant) -> bool {
         if !is_behind {
@@ -72,7 +72,7 @@ impl Rush {
             return false;
         }
         if self.seen.is_none_or(|seen| now - seen > BEHIND * 2) {
-            // Nobody has looked for a while, so that there may have been a break.
+            // Nothing was audited for a while, so that there may have been a break.
             self.began = None;
         }
         self.seen = Some(now);
@@ -82,9 +82,9 @@ impl Rush {
 
 struct State {
     changed: Instant,
-    /// How often it was looked at in vain for the reason why a kind cannot be listed.
-    looks: u32,
-    told: BTreeSet<Finding>,
+    /// How often it was audited in vain for the reason why a kind cannot be listed.
+    audits: u32,
+    reported: BTreeSet<Finding>,
     /// Whether the fleet was compared with the policy as it is now.
     is_complete: bool,
 }
@@ -100,35 +100,35 @@ impl Default for Audits {
 }
 
 impl Audits {
-    /// Returns whether looks at policies wait for a queue of templates that may just be bound.
+    /// Returns whether audits of policies wait for a queue of templates that may just be bound.
     pub(super) fn wait_for(&self, templates: &Queue<TemplateKey>) -> bool {
         let is_behind = templates.is_behind();
         self.rush.lock().see(is_behind, Instant::now())
     }
 
-    /// Has a policy looked through that is new or changed.
+    /// Has a policy audited that is new or changed.
     pub(super) fn add(&self, key: PolicyKey) {
         let changed = Instant::now();
         let mut states = self.state.lock();
         let state = states.entry(key.clone()).or_insert_with(|| State {
             changed,
-            looks: 0,
-            told: BTreeSet::new(),
+            audits: 0,
+            reported: BTreeSet::new(),
             is_complete: false,
         });
-        (state.changed, state.looks, state.is_complete) = (changed, 0, false);
+        (state.changed, state.audits, state.is_complete) = (changed, 0, false);
         drop(states);
         self.queue.add(key);
     }
 
-    /// Returns the parts of a policy that had no effect when it was looked through last, and
-    /// whether the fleet was looked at as well: it is not right after a change or a start.
+    /// Returns the parts of a policy that had no effect when it was audited last, and
+    /// whether the fleet was compared as well: it is not right after a change or a start.
     pub(super) fn findings(&self, key: &PolicyKey) -> (Vec<Finding>, bool) {
         let states = self.state.lock();
         let Some(state) = states.get(key) else {
             return (Vec::new(), false);
         };
-        (state.told.iter().cloned().collect(), state.is_complete)
+        (state.reported.iter().cloned().collect(), state.is_complete)
     }
 
     /// Returns when a policy was changed last.
@@ -136,7 +136,7 @@ impl Audits {
         self.state.lock().get(key).map(|state| state.changed)
     }
 
-    /// Has a policy looked through once more, because something that it names may have gone.
+    /// Has a policy audited once more, because something that it names may have gone.
     pub(super) fn again(&self, key: PolicyKey) {
         if self.state.lock().contains_key(&key) {
             self.queue.add_after(key, GRACE);
@@ -157,7 +157,7 @@ impl Audits {
     }
 }
 
-/// Starts looking through policies.
+/// Starts auditing policies.
 pub(super) fn start(detector: &Arc<Detector>, tasks: &mut Tasks) {
     let queue = &detector.audits.queue;
     detector.fleet.clusters.informs(detector, |it, change| {
@@ -169,11 +169,11 @@ pub(super) fn start(detector: &Arc<Detector>, tasks: &mut Tasks) {
         tasks,
         1,
         Arc::clone(detector),
-        |_, detector, key| async move { Ok::<_, Infallible>(look_through(&detector, &key)) },
+        |_, detector, key| async move { Ok::<_, Infallible>(audit_policy(&detector, &key)) },
     );
 }
 
-fn look_through(detector: &Detector, key: &PolicyKey) -> Next {
+fn audit_policy(detector: &Detector, key: &PolicyKey) -> Next {
     let Some(policy) = detector.policy(key).filter(|policy| !policy.is_deleting()) else {
         return Next::Done;
     };
@@ -204,21 +204,21 @@ fn look_through(detector: &Detector, key: &PolicyKey) -> Next {
     };
     let mut next = Next::After(left);
     if let Some((missing, is_unexplained)) = compared {
-        let vain = is_unexplained.then_some(state.looks);
-        next = next_look(vain, !missing.is_empty(), began.elapsed());
+        let vain = is_unexplained.then_some(state.audits);
+        next = next_audit(vain, !missing.is_empty(), began.elapsed());
         found.extend(missing);
-        let before = (state.told.len(), state.is_complete);
-        state.told.retain(|finding| found.contains(finding));
+        let before = (state.reported.len(), state.is_complete);
+        state.reported.retain(|finding| found.contains(finding));
         // A reason that is never known does not keep back what else was found.
-        state.is_complete = !is_unexplained || state.looks >= LOOKS;
-        if (state.told.len(), state.is_complete) != before {
+        state.is_complete = !is_unexplained || state.audits >= AUDITS;
+        if (state.reported.len(), state.is_complete) != before {
             detector.reports.add(key.clone());
         }
         if is_unexplained {
-            state.looks = state.looks.saturating_add(1);
+            state.audits = state.audits.saturating_add(1);
         }
     }
-    found.retain(|finding| state.told.insert(finding.clone()));
+    found.retain(|finding| state.reported.insert(finding.clone()));
     drop(states);
     if !found.is_empty() {
         detector.reports.add(key.clone());
@@ -230,29 +230,29 @@ fn look_through(detector: &Detector, key: &PolicyKey) -> Next {
     next
 }
 
-/// Returns when a policy is looked through again after a comparison with the fleet that took so
-/// long. `vain` is how often it was looked at before where it is not known why a kind cannot be
+/// Returns when a policy is audited again after a comparison with the fleet that took so
+/// long. `vain` is how often it was audited before where it is not known why a kind cannot be
 /// listed, and `lacks` says whether the fleet lacks what it names. What has no effect in whatever
-/// fleet is no reason to look again.
-fn next_look(vain: Option<u32>, lacks: bool, took: Duration) -> Next {
+/// fleet is no reason for another audit.
+fn next_audit(vain: Option<u32>, lacks: bool, took: Duration) -> Next {
     match vain {
-        Some(looks) => Next::After(again(looks)),
-        None if lacks => Next::After(look_again(took)),
+        Some(audits) => Next::After(again(audits)),
+        None if lacks => Next::After(pause_after(took)),
         None => Next::Done,
     }
 }
 
-/// Returns how long until a policy that names what the fleet lacks is looked through again, after a
-/// look that took so long.
-pub(super) fn look_again(took: Duration) -> Duration {
+/// Returns how long until a policy that names what the fleet lacks is audited again, after an
+/// audit that took so long.
+pub(super) fn pause_after(took: Duration) -> Duration {
     took.saturating_mul(SHARE)
-        .clamp(LOOK_AGAIN, LONGEST_LOOK_AGAIN)
+        .clamp(SHORTEST_PAUSE, LONGEST_PAUSE)
 }
 
 /// Returns the pause before the next attempt to find out why a kind cannot be listed. The reason
 /// may never be known, and each attempt compares the policy with everything.
-fn again(looks: u32) -> Duration {
-    AGAIN.saturating_mul(1 << looks.min(6))
+fn again(audits: u32) -> Duration {
+    AGAIN.saturating_mul(1 << audits.min(6))
 }
 
 /// The fleet as the caches have it.
@@ -351,9 +351,9 @@ mod tests {
     use crate::propagation::detector::detect;
 
     #[test]
-    fn looks_at_policies_wait_for_templates_for_ten_minutes_in_a_row_at_most() {
+    fn audits_of_policies_wait_for_templates_for_ten_minutes_in_a_row_at_most() {
         let began = Instant::now();
-        // Seconds from one look to the next, and whether templates waited at each.
+        // Seconds from one audit to the next, and whether templates waited at each.
         for (what, seen, expected) in [
             ("nothing waits", &[(0, false)][..], false),
             ("templates wait", &[(0, true)], true),
@@ -428,10 +428,10 @@ mod tests {
 
     #[test]
     fn a_policy_without_effect_is_looked_through_each_minute_or_less_often_where_that_takes_long() {
-        // A machine that was suspended meanwhile is no reason not to look for days.
+        // A machine that was suspended meanwhile is no reason for days without an audit.
         let suspended = 3_600_000;
         for (took, expected) in [(0, 60), (12, 60), (40, 200), (suspended, 1800)] {
-            let next = look_again(Duration::from_millis(took));
+            let next = pause_after(Duration::from_millis(took));
             assert_eq!(next, Duration::from_secs(expected), "{took} ms");
         }
     }
@@ -441,18 +441,18 @@ mod tests {
         let took = Duration::ZERO;
         for (vain, lacks, expected) in [
             (None, false, Next::Done),
-            (None, true, Next::After(LOOK_AGAIN)),
+            (None, true, Next::After(SHORTEST_PAUSE)),
             (Some(0), false, Next::After(AGAIN)),
             (Some(1), true, Next::After(2 * AGAIN)),
         ] {
-            assert_eq!(next_look(vain, lacks, took), expected, "{vain:?} {lacks}");
+            assert_eq!(next_audit(vain, lacks, took), expected, "{vain:?} {lacks}");
         }
     }
 
     #[test]
     fn a_kind_that_can_never_be_listed_is_looked_at_ever_less_often() {
-        for (looks, seconds) in [(0, 10), (1, 20), (5, 320), (6, 640), (u32::MAX, 640)] {
-            assert_eq!(again(looks), Duration::from_secs(seconds), "{looks}");
+        for (audits, seconds) in [(0, 10), (1, 20), (5, 320), (6, 640), (u32::MAX, 640)] {
+            assert_eq!(again(audits), Duration::from_secs(seconds), "{audits}");
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::fleet::claim::Claim;
 use crate::fleet::policy::PolicyKey;
 use crate::fleet::sets::take;
 
-/// The bindings of each policy: what a policy has is found without a look at the bindings of
+/// The bindings of each policy: what a policy has is found without reading the bindings of
 /// others.
 #[derive(Debug, Default)]
 pub struct Bound {

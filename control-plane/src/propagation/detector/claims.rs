@@ -69,7 +69,7 @@ impl Detector {
         Ok(next)
     }
 
-    /// Tells the owner of a template that it cannot be marked: once, until it is another reason.
+    /// Reports that a template cannot be marked: once, until it is another reason.
     fn report_refused(&self, key: &TemplateKey, error: &Error) {
         let note = format!(
             "cannot be marked with its policy, and before that no Work is made of it: {error}"

@@ -73,7 +73,7 @@ pub(super) struct Detector {
 pub(super) struct Memory {
     /// Templates whose binding was created and is not in the cache yet.
     pub(super) arriving: Arrivals,
-    /// Templates that somebody changed, or whose binding went, since they were last looked at: a
+    /// Templates that somebody changed, or whose binding went, since they were last reconciled: a
     /// lazy policy takes effect on them. With the time at which that was seen.
     changed: HashMap<TemplateKey, Instant>,
     /// Claims to be written on the templates of the queue of claims.
@@ -91,7 +91,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Notes what is told of a template; whether it is something else than was reported last.
+    /// Notes what is reported of a template; whether it is something else than was reported last.
     pub(super) fn is_update(&mut self, key: &TemplateKey, note: &str) -> bool {
         let known = self.told.insert(key.clone(), note.to_owned());
         known.as_deref() != Some(note)
@@ -194,7 +194,7 @@ fn listen(detector: &Arc<Detector>) {
 }
 
 /// Follows the bindings: one that somebody deleted is made again, and the template of one in which
-/// something changed that the detector writes is looked at. The change may be another client's, or
+/// something changed that the detector writes is reconciled. The change may be another client's, or
 /// come late: a cache that went back to an older state may have shown just what was wanted.
 fn listen_to_bindings(detector: &Arc<Detector>, bindings: &Bindings) {
     let to = Arc::clone(detector);
@@ -267,7 +267,7 @@ impl Detector {
         let subject = Subject::of(&key.kind, &template);
         let claim = Claim::on(&*template).or_else(|| self.claim_of_binding(key, &template));
         let Some(claim) = claim else {
-            // A template without a policy waits; the policy that comes looks for it.
+            // A template without a policy waits; the policy that comes finds it.
             let Some(policy) = self.match_policy(subject) else {
                 if !self.report_undivided(key, &template) {
                     self.accept(key);
@@ -281,7 +281,7 @@ impl Detector {
                 self.release(&self.fleet.work_writer.turn().await, key, &claim)
                     .await
             } else {
-                // The template is looked at again when its policy is.
+                // The template is reconciled again when its policy is.
                 Ok(Next::Done)
             };
         };
@@ -297,7 +297,7 @@ impl Detector {
             let (by, claim) = &preemptor;
             let taken = self.take_over(key, &template, (by, claim), &policy).await;
             if matches!(taken, Ok(Next::Done)) {
-                // Our own write of the claim is no change of the template, and the next look
+                // Our own write of the claim is no change of the template, and the next pass
                 // answers the change that brought us here.
                 if changed {
                     self.memory().changed.insert(key.clone(), Instant::now());
@@ -358,7 +358,7 @@ impl Detector {
                 self.refuse(key, policy, error.to_string());
                 return Err(error);
             }
-            // It is looked at as soon as the webhook has answered; the binding stays as it is.
+            // It is reconciled as soon as the webhook has answered; the binding stays as it is.
             Err(Error::Build(build::Error::Interpret(error)))
                 if error.waits(&self.templates, || key.clone()) =>
             {
@@ -366,7 +366,7 @@ impl Detector {
             }
             Err(error) => error,
         };
-        // Trying again mends none of these: the template, its policy or what stands in its way has
+        // Trying again mends none of these: the template, its policy or what is in its way has
         // to change.
         self.report(key, template, policy, &error);
         let is_heard_of = !matches!(
@@ -497,7 +497,7 @@ impl Detector {
         self.reports.add(policy);
     }
 
-    /// Tells the owners of a template and of its policy that nothing can be made of it: once, until
+    /// Reports about a template and its policy that nothing can be made of it: once, until
     /// it is another reason.
     fn report(&self, key: &TemplateKey, template: &Template, policy: &Policy, error: &Error) {
         let note = error.to_string();
@@ -509,7 +509,7 @@ impl Detector {
         let events = &self.fleet.events;
         let about = template.reference(key);
         events.publish_about(about, EventType::Warning, "ApplyPolicyFailed", note.clone());
-        // What is wrong with the policy itself is told by its audit; this is about one of its
+        // What is wrong with the policy itself is reported by its audit; this is about one of its
         // templates.
         if matches!(error, Error::Build(_) | Error::Unreadable { .. }) {
             let note = format!("{key}: {note}");

@@ -45,7 +45,7 @@ impl Detector {
         (owner(held.as_ref(), key, uid) == Owner::Template).then_some(held)
     }
 
-    /// Returns when to look again at a template whose binding was made of the same object in
+    /// Returns when to reconcile a template again whose binding was made of the same object in
     /// another version of its kind, which its policy selects, too; `None` for others. The first
     /// version counts: each would write the binding, and with it the members, for itself.
     pub(super) fn bound_by_another_version(

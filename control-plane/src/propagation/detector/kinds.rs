@@ -10,7 +10,7 @@ use crate::fleet::scope::Scope;
 use crate::fleet::template::Kind;
 
 /// Kinds of one policy that are followed: more than Kubernetes itself has. Each kind costs a watch,
-/// or a look-up again and again.
+/// or discovery again and again.
 pub const MOST_KINDS: usize = 100;
 
 /// Kubernetes' own kinds that may be templates, by API version.

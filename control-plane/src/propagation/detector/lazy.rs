@@ -7,9 +7,9 @@ use crate::fleet::template::{Template, recorded_fingerprint};
 
 /// Returns whether a lazy policy takes effect on a template: with the next change of the template
 /// after that of the policy, and at once on one that came after the policy. `changed` is whether
-/// this process saw a change since it last looked. What the binding records of the template is
-/// known after a restart too, so that a restart applies nothing that waits, and loses nothing that
-/// happened meanwhile.
+/// this process saw a change since it was last reconciled. What the binding records of the template
+/// is known after a restart too, so that a restart applies nothing that waits, and loses nothing
+/// that happened meanwhile.
 pub fn activates(
     policy: &Policy,
     template: &Template,

@@ -125,7 +125,7 @@ impl Detector {
         }
         let Some(policy) = self.policy(&key) else {
             self.parked.leave(&key);
-            // Everything that names the policy is looked at.
+            // Everything that names the policy is reconciled.
             for template in self.templates_of(&key) {
                 self.templates.add(template);
             }
@@ -160,7 +160,7 @@ impl Detector {
                 Lookup::Unknown => rest.unlisted(&template.kind),
             }
         }
-        // Every template is looked at when this process begins, and finds those of the first list
+        // Every template is reconciled when this process begins, and finds those of the first list
         // that had their id: comparing all of them with each policy as well takes minutes where
         // both are many.
         if !is_first {
@@ -223,7 +223,7 @@ impl Detector {
     async fn patch_policy(&self, policy: &Policy, patch: &Value) -> Result<Next, Error> {
         let key = policy.key();
         let answer = merge(&key.api(&self.fleet.client), key.name(), patch).await;
-        // The event of this write has the policy looked at again.
+        // The event of this write has the policy reconciled again.
         let written = Written::of(answer).map_err(ApiError::of("mark", &key))?;
         Ok(written.next())
     }
@@ -252,7 +252,7 @@ impl Detector {
         found.filter_map(|key| self.template_of(&key))
     }
 
-    /// Looks again at the policies that want an override policy to exist before they propagate
+    /// Reconciles again the policies that want an override policy to exist before they propagate
     /// anything (`spec.dependentOverrides`).
     fn revisit_dependent(&self, overrides: &AnyOverridePolicy) {
         let namespace = overrides.metadata.namespace.as_deref();
@@ -269,7 +269,7 @@ impl Detector {
         Some(TemplateKey::of(&held.spec.resource))
     }
 
-    /// Looks at the templates without a policy that this one selects, at those that it may take
+    /// Reconciles the templates without a policy that this one selects, those that it may take
     /// over, and at those that it claims: one that it claimed while it was lazy has no binding of
     /// the policy yet.
     fn revisit_unclaimed(&self, policy: &Policy, rest: &mut Rest) {
@@ -325,7 +325,7 @@ impl Detector {
         })
     }
 
-    /// Has a template that a policy selects looked at again, if the policy may claim it.
+    /// Has a template that a policy selects reconciled again, if the policy may claim it.
     fn revisit_free(&self, policy: &Policy, kind: &Arc<Kind>, template: &Template) {
         let claim = Claim::on(template);
         let is_free = claim.is_none_or(|claim| claim.policy == policy.key());

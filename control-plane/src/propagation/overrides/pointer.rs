@@ -8,7 +8,7 @@ use super::limits::DEEPEST_MANIFEST;
 /// Reads a JSON pointer.
 ///
 /// # Errors
-/// A text that says what is wrong: a pointer is empty or begins with `/`, `~` stands only in `~0`
+/// A text that says what is wrong: a pointer is empty or begins with `/`, `~` is only in `~0`
 /// and `~1`, and it leads no deeper than the deepest manifest.
 pub(super) fn parse(text: &str) -> Result<PointerBuf, String> {
     let tokens = text.bytes().filter(|byte| *byte == b'/').count();

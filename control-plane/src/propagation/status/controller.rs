@@ -229,7 +229,7 @@ async fn reconcile(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<N
     let uid = spec.resource.uid.as_deref();
     if !is_heard && taken.is_empty() && !(is_for_none && spec.clusters.is_empty()) {
         // No agent has said anything yet: there is nothing to judge, and a write less while a fleet
-        // is being filled. What the template says of copies that are gone must not stand.
+        // is being filled. What the template says of copies that are gone must not stay.
         if !is_scheduled || is_told(fleet, &template) == Some(false) {
             return Ok(Next::Done);
         }
@@ -291,8 +291,8 @@ async fn reconcile(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<N
     told(fleet, memory, binding.as_ref(), &template, outcome)
 }
 
-/// Returns the same outcome, and tells people of a failure that only a person can end. A status
-/// that the API does not serve is written again after pauses that grow, and told of when they are
+/// Returns the same outcome, and reports a failure that only a person can end. A status
+/// that the API does not serve is written again after pauses that grow, and reported when they are
 /// long.
 fn told(
     fleet: &Fleet,

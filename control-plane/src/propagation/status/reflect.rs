@@ -25,8 +25,8 @@ use crate::fleet::template_event::Lookup;
 use crate::fleet::works::CachedWork;
 use crate::fleet::write::{Written, merge_status};
 
-/// Time after which a template is looked at again where others of its kind are being written, as
-/// many as may be.
+/// Time after which a template is tried again where as many others of its kind are being written
+/// as may be.
 const CROWDED: Duration = Duration::from_millis(500);
 
 /// Statuses that are shown on a template, and what they are shown by.
@@ -187,7 +187,7 @@ pub(super) fn report_failure(
     fleet.publish(binding, EventType::Warning, reason, note);
 }
 
-/// Returns whether a template tells anything in its status; `None`: that cannot be read yet.
+/// Returns whether a template has anything in its status; `None`: that cannot be read yet.
 pub(super) fn is_told(fleet: &Fleet, key: &TemplateKey) -> Option<bool> {
     match fleet.templates.get(key) {
         Lookup::Found(template) => {

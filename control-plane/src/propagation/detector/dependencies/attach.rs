@@ -120,7 +120,7 @@ impl<'a> Attached<'a> {
         self.referrers.len() - self.snapshots.len()
     }
 
-    /// Returns what has to be written. `undecided` tells the referrers of which it is not known
+    /// Returns what has to be written. `undecided` says of which referrers it is not known
     /// what they need, or whether they exist; their snapshots stay. `changed` says whether a
     /// binding that records no fingerprint counts as one of a template that has changed.
     ///

@@ -43,7 +43,7 @@ struct Distributor {
     leaving: Mutex<HashMap<BindingKey, Arc<AnyBinding>>>,
     /// Referrers that wait for the kind of their template to be listed.
     parked: Parked<BindingKey>,
-    /// What was told of a template last, so that it is reported once. May be lost.
+    /// What was reported of a template last, so that it is reported once. May be lost.
     told: Mutex<HashMap<TemplateKey, String>>,
     /// Templates whose bindings went.
     remade: Remade<TemplateKey>,
@@ -162,9 +162,9 @@ impl Distributor {
         if gone || leaving || new.spec.propagate_deps || did {
             self.referrers.add(key);
         }
-        // Snapshots of referrers that went while nobody was looking are found on what they referred
-        // to, a binding that somebody deleted is made again, and what was decided on an older state
-        // of a cache is decided again.
+        // Snapshots of referrers that went while no process was running are found on what they
+        // referred to, a binding that somebody deleted is made again, and what was decided on an
+        // older state of a cache is decided again.
         let none = Vec::new();
         let held = old.map_or(&none, |old| &old.spec.required_by);
         if gone || *held != new.spec.required_by {
@@ -285,7 +285,7 @@ impl Distributor {
     }
 
     /// Returns the templates that a referrer needs, by name or by label. Of a referrer that was
-    /// going away (`left`) before this process looked at it, they are those that its annotation
+    /// going away (`left`) before this process reconciled it, they are those that its annotation
     /// shows ([`recorded`]) and whose bindings name it.
     fn needs(
         &self,

@@ -32,7 +32,7 @@ pub fn kinds_of(needs: &[Dependency]) -> BTreeSet<Kind> {
         .collect()
 }
 
-/// The dependencies of each referrer that has been looked at.
+/// The dependencies of each referrer that has been reconciled.
 #[derive(Debug, Default)]
 pub struct Index {
     needs: HashMap<BindingKey, Vec<Dependency>>,

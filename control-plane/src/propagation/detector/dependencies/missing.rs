@@ -26,9 +26,9 @@ use crate::propagation::binding::references::{self, missing};
 use crate::settings::PROPAGATE_DEPS;
 
 /// Time after a change of a placement in which the placements that belong to it are changed, too:
-/// what is missing no longer than that is not told.
+/// what is missing no longer than that is not reported.
 const SETTLING: Duration = Duration::from_secs(5);
-/// Workers: what they tell is not urgent, and mostly there is nothing to tell.
+/// Workers: what they report is not urgent, and mostly there is nothing to report.
 const WORKERS: usize = 2;
 
 struct Teller {
@@ -38,7 +38,7 @@ struct Teller {
     parked: Parked<BindingKey>,
 }
 
-/// Starts telling.
+/// Starts reporting.
 pub(in crate::propagation::detector) fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     let queue = Queue::new("missing dependencies");
     let teller = Arc::new(Teller {
@@ -92,7 +92,7 @@ impl Teller {
                     needs.unwrap_or_default()
                 }
                 Err(error) if self.parked.waits(&error, key) => return Ok(Next::Done),
-                // What is told stands until the interpreter has answered.
+                // The report stays until the interpreter has answered.
                 Err(error) => return Ok(error.retry_after().map_or(Next::Done, Next::After)),
             }
         } else {
@@ -126,7 +126,7 @@ impl Teller {
     }
 }
 
-/// Returns the clusters of what a reference names; `None` if no binding stands for it.
+/// Returns the clusters of what a reference names; `None` if it has no binding.
 fn placed(fleet: &Fleet, template: &TemplateKey) -> Option<BTreeSet<String>> {
     let key = BindingKey::for_template(template);
     let binding = fleet.bindings.get(&key)?;
@@ -149,7 +149,7 @@ fn goes_alone(fleet: &Fleet, binding: &AnyBinding) -> bool {
             .has(&resource.api_version, &resource.kind, operation)
 }
 
-/// Writes the condition, if it is news.
+/// Writes the condition, if it has changed.
 async fn report(
     fleet: &Fleet,
     key: &BindingKey,

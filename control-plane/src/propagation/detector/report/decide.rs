@@ -187,7 +187,7 @@ pub enum Nothing {
 
 /// Returns the status of a policy of this generation; equal to `known` if there is nothing to
 /// write. `nothing` is asked for if nothing was counted. `findings` are the parts without effect,
-/// and whether the fleet was looked at as well. As long as it was not, what is known of the same
+/// and whether the fleet was compared as well. As long as it was not, what is known of the same
 /// generation counts on: a process that has just started knows less than the one before it.
 pub fn status(
     known: Option<&PropagationStatus>,
@@ -198,7 +198,7 @@ pub fn status(
     now: Timestamp,
 ) -> PropagationStatus {
     let known_conditions = known.map(|it| it.conditions.as_slice()).unwrap_or_default();
-    // A known `True` does not outlive a finding, even before the fleet was looked at.
+    // A known `True` does not outlive a finding, even before the fleet was compared.
     let is_overtaken = |it: &Condition| {
         it.reason == NOT_JUDGED || it.status == conditions::TRUE && !findings.0.is_empty()
     };

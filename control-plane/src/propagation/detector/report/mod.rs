@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use self::decide::{Nothing, Tally};
-use super::audits::{BEHIND, look_again};
+use super::audits::{BEHIND, pause_after};
 use super::controller::Detector;
 use super::error::Error;
 use super::in_charge::claiming_controller;
@@ -57,7 +57,7 @@ pub(super) struct Reports {
     start: Mutex<Start>,
 }
 
-/// The time in which a process that has just begun to act looks at all templates.
+/// The time in which a process that has just begun to act reconciles all templates.
 #[derive(Clone, Copy, Debug, Default)]
 struct Start {
     began: Option<Instant>,
@@ -66,7 +66,7 @@ struct Start {
 }
 
 impl Start {
-    /// Takes in whether nothing waits to be looked at, and returns whether the start is over: when
+    /// Takes in whether nothing waits to be reconciled, and returns whether the start is over: when
     /// nothing has waited for a while, or after [`LONGEST_START`].
     fn see(&mut self, is_quiet: bool, now: Instant) -> bool {
         let began = *self.began.get_or_insert(now);
@@ -133,7 +133,7 @@ impl Detector {
         let known = policy.status();
         let generation = policy.metadata().generation;
         // A process that has just started has not seen which templates are refused. The status that
-        // the process before it wrote stands until it has.
+        // the process before it wrote stays until it has.
         let is_told = known.is_some_and(|it| it.observed_generation == generation);
         if is_told && !self.has_looked_at_all() {
             return Ok(Next::After(BATCH));
@@ -184,16 +184,16 @@ impl Detector {
             }
             next
         };
-        // No event tells that another policy claims, or gives up, what this one selects.
+        // No event shows that another policy claims, or gives up, what this one selects.
         let looks_again = is_empty && next == Next::Done;
         Ok(if looks_again {
-            Next::After(look_again(took))
+            Next::After(pause_after(took))
         } else {
             next
         })
     }
 
-    /// Returns whether each template was looked at since this process began to act, as far as is
+    /// Returns whether each template was reconciled since this process began to act, as far as is
     /// known. Before that, it is not known for which templates no binding can be made.
     fn has_looked_at_all(&self) -> bool {
         let mut start = self.reports.start.lock();
@@ -249,7 +249,7 @@ impl Detector {
             };
             let shared = Arc::new(kind.clone());
             let keyed = selected.map(|it| (TemplateKey::of_template(&shared, &it), it));
-            // The first by name, so that each process tells the same one.
+            // The first by name, so that each process reports the same one.
             let mut admitted = keyed.filter(|(key, _)| self.scope.admits(key));
             if let Some((key, template)) = admitted.next() {
                 return self.why_not(policy, &key, &template);

@@ -35,7 +35,7 @@ fn a_cluster_is_silent_when_its_agent_is_not_heard_or_its_api_cannot_be_reached(
         ("True", "ClusterReady", false),
         ("Unknown", "ClusterStatusUnknown", true),
         ("Unknown", "ClusterStatusNeverUpdated", true),
-        // The member refuses the control plane's own credentials: nothing of it is heard.
+        // The member refuses the control plane's own credentials: nothing of it is known.
         ("Unknown", "ClusterCredentialsRefused", true),
         ("False", "ClusterNotReachable", true),
         // Its agent reports, and so do its workloads.

@@ -352,7 +352,7 @@ fn what_a_fresh_process_has_not_judged_yet_stays_as_it_is_known() {
     let edited = told(known, 4, (&[], false)).unwrap();
     assert!(edited.starts_with("Unknown "), "{edited}");
 
-    // Findings are told even before the fleet was looked at.
+    // Findings are reported even before the fleet was compared.
     let nothing = || Nothing::NotThere;
     let unjudged = status(None, Some(3), &tally, nothing, (&[], false), at(1));
     let well = decide(None, &well, &[], 1);

@@ -28,7 +28,7 @@ fn argo_deployment(it: &Value) -> &'static str {
     }
 }
 
-/// Returns the counters that Flux (kstatus) wants of a Deployment before it looks at its
+/// Returns the counters that Flux (kstatus) wants of a Deployment before it reads its
 /// conditions.
 fn flux_counts_are_current(it: &Value) -> bool {
     let wanted = it.pointer("/spec/replicas").and_then(Value::as_i64);
