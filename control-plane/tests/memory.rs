@@ -114,7 +114,7 @@ fn held<K: Followed>(
     })
 }
 
-/// Answers a request as a server does that has one list and no news.
+/// Answers a request as a server does that has one list and no changes.
 async fn answer(request: Request<Body>, list: String) -> Result<Response<Body>, Infallible> {
     let query = request.uri().query().unwrap_or_default();
     if query.contains("sendInitialEvents") {

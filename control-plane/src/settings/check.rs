@@ -11,7 +11,7 @@ use muster_shared::settings::Error;
 use super::evict_plugin::EvictPlugins;
 use super::{CONTROLLERS, GATES, SCHEDULER_PLUGINS, Settings, notice_receivers};
 
-/// Shortest `--fencing-margin`: agents look every two seconds.
+/// Shortest `--fencing-margin`: agents check every two seconds.
 const LEAST_FENCING_MARGIN: Duration = Duration::from_secs(5);
 
 /// Most `--failover-history-entries`: two lists of so many are below 1 MiB, and etcd takes 1.5.
@@ -157,7 +157,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Rejects receivers of notices of which nothing could be told, or not in the right form.
+    /// Rejects receivers of notices to which nothing could be sent, or not in the right form.
     fn check_notices(&self) -> Result<(), Error> {
         self.notice_receivers.check()?;
         let records = self.runs("failoverHistory") && self.failover_history_limit > 0;

@@ -51,7 +51,7 @@ macro_rules! words {
 }
 
 words! {
-    /// Moment of a failover of which people are told.
+    /// Moment of a failover at which notices are sent.
     Phase, "one of phases" {
         /// The cause began, or came back.
         Began = "began",
@@ -115,10 +115,10 @@ pub struct Receiver {
     pub secret_file: Option<PathBuf>,
     /// File with the authorities that are trusted instead of those of the system.
     pub ca_file: Option<PathBuf>,
-    /// Phases that are told; all if there are none.
+    /// Phases that are sent; all if there are none.
     #[serde(default)]
     pub phases: Vec<Phase>,
-    /// Least severity of failovers that are told.
+    /// Least severity of failovers that are sent.
     #[serde(default = "info")]
     pub minimum_severity: Severity,
     /// Number of notices a minute at most.
@@ -224,7 +224,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// Returns whether a phase is told.
+    /// Returns whether a phase is sent.
     pub fn wants(&self, phase: Phase) -> bool {
         self.phases.is_empty() || self.phases.contains(&phase)
     }

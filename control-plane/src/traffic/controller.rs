@@ -35,9 +35,10 @@ use crate::fleet::template_event::Lookup;
 use crate::settings::FAILOVER;
 
 const NAME: &str = "traffic";
-/// Time in which changes of clusters are gathered: the failure of many is one look at each name.
+/// Time in which changes of clusters are gathered: the failure of many is one decision about each
+/// name.
 const GATHERING: Duration = Duration::from_millis(200);
-/// Pause between two looks for the kind where the fleet API has not listed its objects.
+/// Pause between two checks for the kind where the fleet API has not listed its objects.
 const UNLISTED: Duration = Duration::from_secs(10);
 
 struct Traffic {
@@ -347,7 +348,7 @@ impl Traffic {
         self.patches.forget(key);
     }
 
-    /// Has others look again at a host name that was given up.
+    /// Has others reconcile again a host name that was given up.
     fn release(&self, asking: Vec<BindingKey>) {
         for key in asking {
             self.queue.add(key);

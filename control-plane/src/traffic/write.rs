@@ -89,7 +89,7 @@ impl Writing<'_> {
     }
 
     /// Writes what became of the host name into the condition of the binding, and an event where
-    /// that is news; `None` removes the condition.
+    /// that has changed; `None` removes the condition.
     pub async fn report(&self, outcome: Option<&Outcome>) -> Result<Next, ApiError> {
         let status = self.binding.status();
         let mut list = status.conditions.clone();

@@ -33,7 +33,7 @@ struct Start<'a> {
 }
 
 impl Start<'_> {
-    /// Returns the budget, which is told of every cluster from its first use on.
+    /// Returns the budget, which is informed of every cluster from its first use on.
     fn budget(&mut self) -> Pace {
         let (fleet, tasks) = (self.fleet, &mut *self.tasks);
         self.budget

@@ -16,7 +16,7 @@ use crate::settings::COMPONENT;
 use crate::settings::Settings;
 
 /// Campaigns where that was asked for, from the moment at which the process is fit to lead until it
-/// is told to retire; a loss is for the caller to end the process.
+/// has to retire; a loss is for the caller to end the process.
 pub(super) async fn stand(
     fleet: &Fleet,
     mut fit: watch::Receiver<bool>,

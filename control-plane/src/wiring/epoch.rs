@@ -196,7 +196,7 @@ impl Watch {
         }
     }
 
-    /// Publishes what is known of a newer store, unless the same was told before.
+    /// Publishes what is known of a newer store, unless the same was published before.
     fn report(&self, told: &mut Option<String>, words: &str) {
         if told.as_deref() == Some(words) {
             return;

@@ -13,19 +13,19 @@ use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet_api::unfit;
 
-/// Pause before the first look, in which an API that was started just now gets its first objects.
+/// Pause before the first check, in which an API that was started just now gets its first objects.
 const FIRST: Duration = Duration::from_secs(1);
-/// Interval of further looks: a cluster that joins its nodes to the wrong API is found the same
+/// Interval of further checks: a cluster that joins its nodes to the wrong API is found the same
 /// day, and an API that is well is asked rarely.
 const AGAIN: Duration = Duration::from_hours(1);
-/// Number of ReplicaSets that are looked at: a controller of Deployments makes one for each.
+/// Number of ReplicaSets that are examined: a controller of Deployments makes one for each.
 const SAMPLE: u32 = 20;
-/// Name in `/readyz`. The control plane stays ready: its words are shown and told in the log.
+/// Name in `/readyz`. The control plane stays ready: its words are shown, and written to the log.
 const PART: &str = "fleet-api";
 /// Reason of the event.
 const REASON: &str = "UnfitFleetAPI";
 
-/// Looks at the fleet API until shutdown.
+/// Checks the fleet API until shutdown.
 pub(super) async fn watch(fleet: Arc<Fleet>, health: Health) {
     let looks = async {
         fleet.leadership.acquired().await;

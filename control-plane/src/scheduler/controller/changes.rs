@@ -21,7 +21,7 @@ const GATHER: Duration = Duration::from_millis(50);
 /// Changes answered at once; between them others get the processor.
 const AT_ONCE: usize = 16;
 /// Steps of one cluster that are distinguished. Of more the last ones count as one, and a binding
-/// that was looked at between those two may be looked at again only when its time comes.
+/// that was decided between those two may be decided again only when its time comes.
 const MOST_STEPS: usize = 4;
 /// The answers take one part in so many of the time.
 const SHARE: u32 = 5;
@@ -34,9 +34,9 @@ pub(super) type Pair = (Option<Arc<Cluster>>, Option<Arc<Cluster>>);
 /// Changes of clusters that are still to be answered.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
-    /// The steps of each cluster since it was last answered for. A binding may have been looked at
+    /// The steps of each cluster since it was last answered for. A binding may have been decided
     /// after any of them, so that one which is undone by the next, such as room that went and came
-    /// back, is still told.
+    /// back, is still reported.
     pending: Mutex<BTreeMap<String, Vec<Pair>>>,
     noted: Notify,
 }
@@ -59,7 +59,7 @@ impl Changes {
         self.noted.notify_one();
     }
 
-    /// Hands changes to `answer` as they come, for ever.
+    /// Passes changes to `answer` as they come, for ever.
     pub async fn answer(&self, answer: impl Fn(&[Pair])) {
         loop {
             self.noted.notified().await;
@@ -80,7 +80,7 @@ impl Changes {
     }
 }
 
-/// Returns whether a step and the next one, to `next`, tell the same together as apart: the second
+/// Returns whether a step and the next one, to `next`, mean the same together as apart: the second
 /// brings nothing, or the first took nothing away.
 fn is_one_step((before, after): &Pair, next: Option<&Cluster>) -> bool {
     let brings =

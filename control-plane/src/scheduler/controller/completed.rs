@@ -9,7 +9,7 @@ use crate::fleet::Fleet;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::completion::{self, has_completed_by_template, is_task, leaves_undone};
 
-/// A Job whose template cannot be read is looked at again after this time.
+/// A Job whose template cannot be read is reconciled again after this time.
 pub(crate) const UNREAD: Duration = Duration::from_secs(5);
 
 /// Returns whether a binding is that of a Job which has completed in each of its clusters. Wherever

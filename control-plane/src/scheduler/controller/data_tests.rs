@@ -89,7 +89,7 @@ async fn a_workload_that_was_placed_before_its_data_goes_where_that_is() {
     }
 }
 
-/// Lets the workload, which waits in `m1`, be looked at once its data is in `m2`, and returns what
+/// Lets the workload, which waits in `m1`, be reconciled once its data is in `m2`, and returns what
 /// the API has of it then.
 async fn after_the_move(workload: Value, m1: Value) -> Value {
     let stand = started(m1, [workload]).await;

@@ -17,7 +17,7 @@ use crate::scheduler::core::report::Verdict;
 /// Affinity groups that failed before the one in use, of which so many are said.
 const MOST_NOTES: usize = 10;
 
-/// Says what came of a pass, when it is news. `binding` is as it was before.
+/// Reports what came of a pass, when it has changed. `binding` is as it was before.
 pub(super) fn report(fleet: &Fleet, binding: &AnyBinding, outcome: &Outcome) {
     if outcome.failure.is_some() {
         if let Some(verdict) = &outcome.report.scheduled {
@@ -88,7 +88,7 @@ fn reservations(spec: &ResourceBindingSpec, placed: &Placed) -> Vec<String> {
     told
 }
 
-/// Says why a binding has no result, or not the one that it was to get, when that is news.
+/// Says why a binding has no result, or not the one that it was to get, when that has changed.
 pub(super) fn report_failure(fleet: &Fleet, binding: &AnyBinding, verdict: &Verdict) {
     let Verdict {
         reason, message, ..

@@ -68,7 +68,7 @@ use crate::scheduler::core::outcome::{Outcome, Subject, pass, stay};
 use crate::scheduler::core::report::{Report, Verdict};
 use crate::settings::{PRIORITY_BASED_SCHEDULING, names_scheduler};
 
-/// A binding that waits is looked at again after this time even if no cluster seemed to change
+/// A binding that waits is reconciled again after this time even if no cluster seemed to change
 /// (Karmada flushes its queue of unschedulable bindings as often). A move that waits may have
 /// become needless since.
 const LOOK_AGAIN: Duration = Duration::from_mins(5);
@@ -87,7 +87,7 @@ enum Error {
 
 /// Installs the scheduler. What it moves is paid from `pace`.
 pub fn start(fleet: &Arc<Fleet>, pace: Pace, tasks: &mut Tasks) {
-    // Whether a Job has completed is known by its template where no cluster tells.
+    // Whether a Job has completed is known by its template where no cluster reports it.
     fleet.follow_templates();
     let scheduler = Arc::new(Scheduler::new(fleet, pace));
     fleet.pauses.on_change({
@@ -268,7 +268,7 @@ impl Scheduler {
     ///
     /// # Errors
     /// `Next::Done` if the binding does not exist or is another scheduler's; the pause after which
-    /// to look again if the cache does not show the last write yet.
+    /// to try again if the cache does not show the last write yet.
     fn current(&self, fleet: &Fleet, key: &BindingKey) -> Result<Arc<AnyBinding>, Next> {
         let cached = fleet.bindings.get(key);
         let binding = cached
@@ -291,7 +291,7 @@ impl Scheduler {
                 return Ok(next);
             }
         };
-        // Before the clusters are looked at, so that none of their changes is missed until this is
+        // Before the clusters are read, so that none of their changes is missed until this is
         // decided.
         self.waiting.begin(key.clone());
         let decided = self.decide(fleet, &key, binding.as_ref()).await;
@@ -445,7 +445,7 @@ impl Scheduler {
     }
 
     /// Returns whether a binding is that of a Job which has completed in each of its clusters, and
-    /// tells people when that cannot be read for long.
+    /// reports when that cannot be read for long.
     fn completion(&self, fleet: &Fleet, key: &BindingKey, binding: &AnyBinding) -> Option<bool> {
         let completion = has_completed_everywhere(fleet, binding);
         if completion.is_some() {

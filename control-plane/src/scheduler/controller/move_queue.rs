@@ -28,9 +28,9 @@ struct State<K> {
     order: BTreeMap<Place, K>,
     places: HashMap<K, Place>,
     next: u64,
-    /// The key that is reconciled because it is its turn.
+    /// The key that is reconciled because it is the first of the queue.
     called: Option<K>,
-    /// When the first of the line is looked at; `None`: when the budget wakes it.
+    /// When the first of the queue is reconciled; `None`: when the budget wakes it.
     due: Option<Instant>,
 }
 

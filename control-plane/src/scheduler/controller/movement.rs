@@ -81,7 +81,7 @@ pub(super) enum Held {
 }
 
 /// First and longest time after which a move that waits until its order could be carried out is
-/// looked at again: the end of a removal is no change of a cluster, and each look places it anew.
+/// reconciled again: the end of a removal is no change of a cluster, and each pass places it anew.
 const OBSTRUCTED_FIRST: Duration = Duration::from_secs(15);
 const OBSTRUCTED_LONGEST: Duration = Duration::from_mins(2);
 
@@ -137,7 +137,7 @@ impl Movement {
     }
 
     /// Notes that clusters were found for a binding and that the API refused the result: its
-    /// condition says that it failed, and yet no look at it was in vain.
+    /// condition says that it failed, and yet no pass was in vain.
     pub fn refused(&self, key: &BindingKey) {
         let mut waits = self.waits.lock();
         let wait = waits.entry(key.clone()).or_default();
@@ -228,9 +228,9 @@ fn has_been_held(subject: &Subject<'_>, outcome: &Outcome) -> bool {
         || told.is_some_and(|it| is_withdrawal && it.reason == Kind::NoClusterFit.reason())
 }
 
-/// Returns whether the binding was looked at before as it is now, and no other clusters were found.
-/// `unplaced` is the generation of the last such look in this process; without one, the condition
-/// reports those of the process before.
+/// Returns whether the binding was decided before as it is now, and no other clusters were found.
+/// `unplaced` is the generation of the last such decision in this process; without one, the
+/// condition reports those of the process before.
 fn has_waited(subject: &Subject<'_>, unplaced: Option<i64>) -> bool {
     let has_failed = || {
         let told = conditions::status(&subject.status.conditions, SCHEDULED);
@@ -358,7 +358,7 @@ impl Scheduler {
             Held::Paused(_) | Held::Obstructed(_) => moves.leave(key),
             Held::Refused(until) => {
                 moves.refused(key, priority, *until);
-                // Clusters may have returned since, which the line was told of too early.
+                // Clusters may have returned since, which the queue was informed of too early.
                 if until.is_none() && self.movement.pace.per_second() > 0.0 {
                     moves.woken().notify_one();
                 }
@@ -390,7 +390,7 @@ impl Scheduler {
         }
     }
 
-    /// Looks again at all bindings that waited for the end of a pause.
+    /// Reconciles again all bindings that waited for the end of a pause.
     pub(super) fn pauses_changed(&self) {
         for (key, wait) in &mut *self.movement.waits.lock() {
             if std::mem::take(&mut wait.is_paused) {

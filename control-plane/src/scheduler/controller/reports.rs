@@ -75,7 +75,7 @@ impl Scheduler {
         Ok(Next::Done)
     }
 
-    /// Reports of a binding how it was placed: in its turn, after decisions and the orders that
+    /// Reports of a binding how it was placed: in the queue, after decisions and the orders that
     /// follow from them, where no decision and nobody who waits for one goes by what it says.
     pub(super) async fn report_placed(
         &self,

@@ -31,11 +31,11 @@ use demands::{DemandId, Demands};
 use group::{Group, GroupKey};
 use wake_order::{Pace, WakeOrder};
 
-/// Time between a change and the first turn, and between two turns: many reports of many clusters
-/// are answered by one look.
+/// Time between a change and the first round, and between two rounds: many reports of many clusters
+/// are answered by one decision.
 const GATHER_ROOM: Duration = Duration::from_millis(300);
-/// The longest time that a binding waits for its next look when any room may help it. It doubles
-/// with each look in vain.
+/// The longest time that a binding waits for its next decision when any room may help it. It
+/// doubles with each decision in vain.
 const LONGEST_GATHER: Duration = Duration::from_mins(1);
 /// Different demands that a report is compared with one by one; what has a further one is looked at
 /// after any growth of room, ever more rarely.
@@ -59,8 +59,8 @@ impl<K> Default for Waiting<K> {
 
 #[derive(Debug)]
 struct State<K> {
-    /// Bindings that are being looked at, each with whether room appeared meanwhile, which may have
-    /// come too late for that look.
+    /// Bindings that are being decided, each with whether room appeared meanwhile, which may have
+    /// come too late for that decision.
     deciding: HashMap<K, bool>,
     entries: HashMap<K, Entry>,
     choices: Choices<K>,
@@ -76,9 +76,9 @@ struct Entry {
     wish: WaitsFor,
     /// The value of the group's count with which it is woken.
     due: i64,
-    /// Whether it has been woken, and not been looked at since.
+    /// Whether it has been woken, and not been decided since.
     woken: bool,
-    /// Looks in vain, one after the other.
+    /// Decisions in vain, one after the other.
     vain: u32,
 }
 
@@ -106,13 +106,14 @@ impl<K> Waiting<K> {
 }
 
 impl<K: Clone + Ord + Hash> Waiting<K> {
-    /// Records that a look at the binding begins. Call it before the clusters are read, and
-    /// [`put`](Self::put) when the look has ended.
+    /// Records that a decision about the binding begins. Call it before the clusters are read, and
+    /// [`put`](Self::put) when the decision has ended.
     pub fn begin(&self, key: K) {
         self.state.lock().deciding.insert(key, false);
     }
 
-    /// Records that a look has ended: the binding waits for this, or, for `None`, waits no more.
+    /// Records that a decision has ended: the binding waits for this, or, for `None`, waits no
+    /// more.
     pub fn put(&self, key: &K, wait: Option<(&ResourceBindingSpec, Wait)>) {
         let mut state = self.state.lock();
         let has_grown = state.deciding.remove(key).unwrap_or(false);
@@ -132,8 +133,8 @@ impl<K: Clone + Ord + Hash> Waiting<K> {
         }
     }
 
-    /// Takes in changes of clusters. Returns the bindings that are to be looked at now: those that
-    /// are just being looked at, and, when a cluster lets in what it did not let in, the first of
+    /// Takes in changes of clusters. Returns the bindings that are to be decided now: those that
+    /// are just being decided, and, when a cluster lets in what it did not let in, the first of
     /// those that it may help; [`wake`](Self::wake) names the others.
     pub fn helped(&self, news: &[ClusterChange<'_>], rule: GradeRule) -> Vec<(K, Duration)> {
         let mut state = self.state.lock();
@@ -155,13 +156,13 @@ impl<K: Clone + Ord + Hash> Waiting<K> {
         helped
     }
 
-    /// Returns the bindings whose turn it is to be looked at, each with the time after which it is.
-    /// They are not named again before they have been looked at.
+    /// Returns the bindings that are to be decided next, each with the time after which it is.
+    /// They are not named again before they have been decided.
     pub fn turn(&self) -> Vec<(K, Duration)> {
         self.state.lock().turn()
     }
 
-    /// Hands the bindings to `wake` that changes may have helped, turn by turn, for ever.
+    /// Passes the bindings to `wake` that changes may have helped, round by round, for ever.
     pub async fn wake(&self, wake: impl Fn(K, Duration)) {
         loop {
             self.due.notified().await;
@@ -228,8 +229,8 @@ impl<K: Clone + Ord + Hash> State<K> {
         Some(entry)
     }
 
-    /// Changes a group, which is made where there is none, and gives it a turn if it has somebody
-    /// to wake by then.
+    /// Changes a group, which is made where there is none, and puts it into the order if it has
+    /// somebody to wake by then.
     fn in_group<T>(
         &mut self,
         choice: ChoiceId,
@@ -327,8 +328,8 @@ impl<K: Clone + Ord + Hash> State<K> {
     }
 }
 
-/// Returns the time after which a binding is looked at that may be helped by room anywhere: many
-/// reports are answered by one look, and the more looks were in vain, the more reports.
+/// Returns the time after which a binding is decided that may be helped by room anywhere: many
+/// reports are answered by one decision, and the more decisions were in vain, the more reports.
 fn pause(vain: u32) -> Duration {
     doubled((GATHER_ROOM, LONGEST_GATHER), vain.saturating_sub(1))
 }

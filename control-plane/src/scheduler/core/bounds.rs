@@ -9,7 +9,7 @@ use muster_shared::selectors::{MOST_REQUIREMENTS, requirements};
 
 use super::affinity::affinities_of;
 
-/// Affinities of one list that a decision looks at: affinity groups with their overflow affinities,
+/// Affinities of one list that a decision uses: affinity groups with their overflow affinities,
 /// or static weights that select clusters.
 pub(crate) const MOST_AFFINITIES: usize = 100;
 
@@ -37,7 +37,7 @@ impl Size {
         }
     }
 
-    /// Returns whether a decision looks at all of something of this size.
+    /// Returns whether a decision uses all of something of this size.
     pub fn fits(self) -> bool {
         self.affinities <= MOST_AFFINITIES && self.requirements <= MOST_REQUIREMENTS
     }
@@ -77,7 +77,7 @@ where
     groups.take(fitting.max(1))
 }
 
-/// Returns the overflow affinities of a group, in order, that a decision looks at.
+/// Returns the overflow affinities of a group, in order, that a decision uses.
 pub(in crate::scheduler) fn overflow_within(
     group: &ClusterAffinityTerm,
 ) -> &[OverflowClusterAffinity] {
@@ -93,7 +93,7 @@ pub(crate) fn size_of_weights(weights: &[StaticClusterWeight]) -> Size {
     selecting.map(|it| Size::of(&it.target_cluster)).sum()
 }
 
-/// Returns how many of the static weights that select clusters, in order, a decision looks at.
+/// Returns how many of the static weights that select clusters, in order, a decision uses.
 pub(in crate::scheduler) fn selecting_within(weights: &[StaticClusterWeight]) -> usize {
     let selecting = weights.iter().filter(|it| !names_only(&it.target_cluster));
     Size::default().prefix(selecting.map(|it| Size::of(&it.target_cluster)))

@@ -1,7 +1,7 @@
 //! Clusters that an edit of the policy has taken from a binding, as an annotation of the binding
 //! keeps them: their copies may be preserved, unlike those of a workload that moved.
 //!
-//! The result and the list are one write. Whoever removes the copies comes later, and cannot tell
+//! The result and the list are one write. Whoever removes the copies comes later, and does not know
 //! such a cluster from one whose labels changed by themselves.
 
 use std::collections::BTreeSet;

@@ -15,7 +15,7 @@ use super::fit_error::FitError;
 use super::snapshot::Snapshot;
 use super::step_timer::StepTimer;
 
-/// One affinity group looked at; a placement without groups is one.
+/// One affinity group; a placement without groups is one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Explanation {
     /// Name of the group; empty for a placement without groups.

@@ -336,7 +336,7 @@ impl<'a> Filters<'a> {
             ReturnRule::TaskDone => true,
             ReturnRule::Recovered => {
                 // The cluster shows no sign of what went wrong with the application there, so only
-                // the end of the task tells that it may be tried there again. So it is with one
+                // the end of the task says that it may be tried there again. So it is with one
                 // that could not apply the workload. Where it was placed again while the task
                 // lasts, which may be for ever (purge mode Never), it stays.
                 let is_shown =

@@ -2,7 +2,7 @@
 //!
 //! [`schedule`] is a function of a binding and a [`Snapshot`] of the clusters: filter, rank,
 //! select, divide. Every controller that places a workload calls it, including eviction, so that
-//! the decision does not depend on the caller. `need` tells when a binding has to be scheduled,
+//! the decision does not depend on the caller. `need` says when a binding has to be scheduled,
 //! `outcome` what is written.
 
 pub(crate) mod affinity;

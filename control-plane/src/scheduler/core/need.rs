@@ -60,7 +60,7 @@ pub fn need(
         .scheduler_observed_affinity_name
         .as_deref()
         .unwrap_or_default();
-    // The same text is what most looks find, and it need not be parsed.
+    // The same text is what most passes find, and it need not be parsed.
     if applied != record && is_placement_changed(placement, applied, observed) {
         let is_unknown = applied.is_empty() && !spec.clusters.is_empty();
         Some(if is_unknown {
@@ -282,7 +282,7 @@ mod tests {
             ),
         ] {
             let mut placement = dynamic();
-            // The group in use is the same, so that nothing but the edit is news.
+            // The group in use is the same, so that nothing but the edit is new.
             let groups = json!([{ "affinityName": "home", "clusterNames": ["m1"] }]);
             placement["clusterAffinities"] = groups.clone();
             let before = placed(deployment(3, &placement), &[("m1", 3)]);

@@ -376,7 +376,7 @@ impl Outcome {
 }
 
 /// Returns the time of a scheduling. A request by somebody whose clock is ahead of ours is answered
-/// by it as well; otherwise each look until then would move the workload anew.
+/// by it as well; otherwise each decision until then would move the workload anew.
 fn answered(spec: &ResourceBindingSpec, now: Timestamp) -> Timestamp {
     let requested = spec.reschedule_triggered_at.as_ref();
     requested.map_or(now, |requested| requested.0.max(now))

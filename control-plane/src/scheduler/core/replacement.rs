@@ -266,8 +266,8 @@ pub fn purge_mode(spec: &ResourceBindingSpec) -> Option<PurgeMode> {
     let has = |mode| modes.contains(&Some(&mode));
     let is_alone = spec.clusters.len() < 2;
     let goes_first = has(PurgeMode::Directly);
-    // What is told of clusters that are left counts for more than what is told of an application
-    // that fails: a copy that was deleted does not come back.
+    // What is reported of clusters that are left counts for more than what is reported of an
+    // application that fails: a copy that was deleted does not come back.
     let stays = modes[0] == Some(&PurgeMode::Never) || has(PurgeMode::Never) && !goes_first;
     if fencing::runs_alone(spec) {
         None

@@ -21,7 +21,7 @@ pub struct Report {
     pub observed_generation: Option<i64>,
     /// `lastScheduledTime`
     pub scheduled_at: Option<Timestamp>,
-    /// Whether `scheduled_at` answers a request, so that it is news by itself.
+    /// Whether `scheduled_at` answers a request, so that it is written by itself.
     pub is_answer: bool,
     /// `schedulerObservingAffinityName`: the affinity group in use.
     pub affinity_name: Option<String>,
@@ -110,8 +110,8 @@ impl Report {
             || after.scheduler_observed_affinity_name != status.scheduler_observed_affinity_name
     }
 
-    /// Returns the merge patch that brings the report into the status, or `None` when it is no
-    /// news. A time alone is none unless it answers a request: a binding that is looked at often
+    /// Returns the merge patch that brings the report into the status, or `None` when nothing
+    /// changed. A time alone is no change unless it answers a request: a binding that is reconciled often
     /// and stays where it is would be written each time.
     pub fn patch(&self, status: &ResourceBindingStatus, now: Timestamp) -> Option<Value> {
         let after = self.on(status, now);
@@ -131,8 +131,8 @@ impl Report {
                 json!(after.scheduler_observed_affinity_name),
             );
         }
-        let has_news = !fields.is_empty() || self.is_answer;
-        if has_news && after.last_scheduled_time != status.last_scheduled_time {
+        let is_update = !fields.is_empty() || self.is_answer;
+        if is_update && after.last_scheduled_time != status.last_scheduled_time {
             fields.insert(
                 "lastScheduledTime".to_owned(),
                 json!(after.last_scheduled_time),
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn only_news_is_written_and_a_time_alone_is_none() {
+    fn only_changes_are_written_and_a_time_alone_is_none() {
         let blank = ResourceBindingStatus::default();
         let scheduled = success(1, 5).on(&blank, at(5));
         assert!(success(1, 5).patch(&blank, at(5)).is_some());

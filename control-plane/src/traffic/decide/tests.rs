@@ -47,7 +47,7 @@ fn copy(word: &str) -> (String, Copy) {
 }
 
 /// Decides by what is published and by the copies. Returns the targets, whether they are the last
-/// known ones, what is left out, and the seconds until the next look.
+/// known ones, what is left out, and the seconds until the next decision.
 fn decided(published: &str, copies: &str) -> (Targets, bool, Vec<String>, Option<u64>) {
     let copies = copies.split_whitespace().map(copy).collect();
     let decision = decide(&targets(published), &copies, SETTLE);

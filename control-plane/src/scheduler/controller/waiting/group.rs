@@ -8,7 +8,7 @@ use super::demands::DemandId;
 use super::line::Line;
 use crate::scheduler::controller::waits_for::WaitsFor;
 
-/// What tells the groups of one choice of clusters apart; the highest priority comes first.
+/// What distinguishes the groups of one choice of clusters; the highest priority comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupKey {
     pub priority: Reverse<i32>,
@@ -27,14 +27,14 @@ pub struct Group<K> {
     pub has_turn: bool,
     admission: Line<K>,
     /// Counts the replicas for which room has appeared since the group exists. Room that went is
-    /// not counted: a look too many does no harm.
+    /// not counted: a decision too many does no harm.
     room: Line<K>,
     anything: Line<K>,
     /// The count of `anything` up to which a change of admission, and not only room, concerns the
     /// bindings.
     touched: i64,
     /// Bindings that were woken for a later time, because only room had appeared, and were not
-    /// looked at since.
+    /// decided since.
     resting: BTreeSet<K>,
     /// Those of them that are woken a second time, because admission changed meanwhile.
     roused: BTreeSet<K>,
@@ -76,7 +76,7 @@ impl<K: Clone + Ord> Group<K> {
         self.roused.remove(key);
     }
 
-    /// Records that a binding that was woken is looked at only after a while, unless admission
+    /// Records that a binding that was woken is decided only after a while, unless admission
     /// changes before.
     pub fn rest(&mut self, key: K) {
         self.resting.insert(key);
@@ -89,7 +89,7 @@ impl<K: Clone + Ord> Group<K> {
         self.room.release();
     }
 
-    /// Makes the bindings due that anything may help, and those that were to be looked at only
+    /// Makes the bindings due that anything may help, and those that were to be decided only
     /// after a while, because a cluster lets in something else than before.
     pub fn touch(&mut self) {
         self.touched = self.anything.release();

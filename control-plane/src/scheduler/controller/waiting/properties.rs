@@ -79,7 +79,7 @@ fn workload() -> impl Strategy<Value = ResourceBindingSpec> {
     })
 }
 
-/// Returns all that are woken by the news, in turns that are fewer than the bindings.
+/// Returns all that are woken by the change, in rounds that are fewer than the bindings.
 fn woken(waiting: &Waiting<usize>, news: &[ClusterChange<'_>], bindings: usize) -> BTreeSet<usize> {
     let mut woken: BTreeSet<usize> = BTreeSet::new();
     woken.extend(
@@ -102,7 +102,7 @@ struct Asked {
 }
 
 impl Asked {
-    /// Returns whether the news may help the binding, together with what it heard before.
+    /// Returns whether the change may help the binding, together with those before.
     fn hears(&mut self, news: &ClusterChange<'_>, spec: &ResourceBindingSpec) -> bool {
         let placement = spec.placement.as_ref().unwrap();
         let choice = Choice::of(placement);
@@ -192,7 +192,7 @@ proptest! {
             let status = ResourceBindingStatus::default();
             Cycle::run(&specs[key], &status, &snapshot(&clusters), &Options::default())
         };
-        // Looks at a binding, and says whether it waits.
+        // Decides about a binding, and says whether it waits.
         let check = |key: usize, fleet: &BTreeMap<u8, Value>| {
             let pass = decide(key, fleet);
             let wait = pass.result.is_err().then(|| Wait::after(&specs[key], &pass.attempts));

@@ -58,7 +58,7 @@ fn who_lacks_room_is_woken_when_as_much_has_appeared_and_once_only() {
     );
     assert_eq!(helped(&waiting, &at(14), &at(15)), ["lacks 5"]);
     assert!(helped(&waiting, &at(15), &at(99)).is_empty());
-    // Looked at in vain, it waits for as much as it lacks then.
+    // Decided in vain, it waits for as much as it lacks then.
     waiting.put(&"lacks 5", Some((&spec, room(2))));
     assert!(helped(&waiting, &at(10), &at(11)).is_empty());
     assert_eq!(helped(&waiting, &at(10), &at(11)), ["lacks 5"]);
@@ -105,7 +105,7 @@ fn a_change_during_a_look_is_not_missed() {
         let ill = tainted("m", 10, "x", "NoSchedule");
         waiting.begin("looking");
         assert!(helped(&waiting, &at(10), &at(10)).is_empty());
-        // Whom a cluster lets in counts for whatever comes of the look.
+        // Whom a cluster lets in counts for whatever comes of the decision.
         assert_eq!(helped(&waiting, &ill, &at(10)), ["looking"]);
         // Room counts if it is room that is missing.
         assert!(helped(&waiting, &at(10), &at(11)).is_empty());
@@ -198,7 +198,7 @@ fn who_is_to_be_looked_at_later_is_looked_at_at_once_when_admission_changes() {
     observe(&waiting, &at(11), &ill);
     assert_eq!(waiting.turn(), [(0, Duration::ZERO)]);
     assert!(waiting.turn().is_empty(), "once");
-    // Looked at since, it waits as before.
+    // Decided since, it waits as before.
     waiting.put(&0, Some((&spec, wait)));
     observe(&waiting, &at(11), &at(12));
     assert_eq!(waiting.turn(), [(0, later)]);

@@ -9,7 +9,7 @@ use super::group::GroupKey;
 /// A group of waiting bindings.
 pub type GroupId = (GroupKey, ChoiceId);
 
-/// Of so many turns one goes to the group that waits for its turn longest, whatever its priority.
+/// Of so many rounds one goes to the group that waits longest, whatever its priority.
 const AGED: usize = 4;
 /// Bindings that are woken at a time as long as nobody knows whether it helps them, or it does not.
 const FEWEST: usize = 64;
@@ -38,7 +38,7 @@ impl WakeOrder {
         self.by_age.is_empty()
     }
 
-    /// Returns the group whose turn it is.
+    /// Returns the group that comes next.
     pub fn take(&mut self) -> Option<GroupId> {
         self.given = (self.given + 1) % AGED;
         let (number, group) = if self.given == 0 {
@@ -54,7 +54,7 @@ impl WakeOrder {
 }
 
 /// How many bindings are woken at a time: ever more while most of them are helped, and few while
-/// most are not, so that looks in vain leave time for those at other bindings.
+/// most are not, so that decisions in vain leave time for those about other bindings.
 #[derive(Debug)]
 pub struct Pace {
     size: usize,
@@ -73,7 +73,7 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// Records that a binding that was woken has been looked at.
+    /// Records that a binding that was woken has been decided.
     pub fn looked(&mut self, in_vain: bool) {
         if in_vain {
             self.in_vain += 1;

@@ -44,7 +44,7 @@ pub struct Capacity {
     names: Names,
     /// Free amount of each resource.
     free: Box<[i64]>,
-    /// What was taken of each since the report, which the counts of nodes do not tell; empty if
+    /// What was taken of each since the report, which the counts of nodes do not show; empty if
     /// nothing was.
     taken: Box<[i64]>,
     /// The nodes by grade; `None` when the cluster counts no grades, or counts them wrongly.

@@ -80,7 +80,7 @@ struct Node {
 }
 
 /// The first node on which a pod of a part may still fit: its grade, and its place there. Nodes
-/// lose room and never gain any, so that those before it are not looked at again.
+/// lose room and never gain any, so that those before it are not tried again.
 #[derive(Clone, Copy, Default)]
 struct First {
     grade: usize,

@@ -56,14 +56,14 @@ impl<'a> Strategy<'a> {
         }
     }
 
-    /// Returns whether the division looks only at the clusters, not at their order of preference:
+    /// Returns whether the division depends only on the clusters, not on their order of preference:
     /// each gets a share by weight.
     pub fn is_blind_to_rank(placement: &Placement) -> bool {
         weighted(placement).is_some()
     }
 
-    /// Returns whether the division does not look at the clusters' room either: each gets all, or a
-    /// share by a weight that the placement gives.
+    /// Returns whether the division does not depend on the clusters' room either: each gets all, or
+    /// a share by a weight that the placement gives.
     pub fn is_blind_to_room(placement: &Placement) -> bool {
         let is_given =
             |it: &ReplicaSchedulingStrategy| !it.weight_preference.as_ref().is_some_and(is_dynamic);

@@ -118,7 +118,7 @@ impl Groupings {
     }
 }
 
-/// The cost of a try is that of looking at each candidate once.
+/// The cost of a try is that of examining each candidate once.
 struct Search {
     by_field: Vec<Groupings>,
     chosen: Vec<usize>,

@@ -11,7 +11,7 @@ use std::cmp::Ordering;
 
 use super::Groups;
 
-/// States looked at in an exact search, about 20 ms of one core. A hundred groups of thirty-five
+/// States examined in an exact search, about 20 ms of one core. A hundred groups of thirty-five
 /// clusters, of which a thousand clusters are asked for, make three million.
 const MOST_STATES: usize = 1 << 22;
 
@@ -31,7 +31,7 @@ pub(super) struct Sets<'g> {
     groups: &'g [Size],
     limits: Groups,
     min_clusters: usize,
-    /// States looked at.
+    /// States examined.
     steps: Cell<usize>,
 }
 
@@ -98,7 +98,7 @@ impl<'g> Sets<'g> {
                     let taking = if self.is_complete(length + 1, clusters + group.clusters) {
                         own
                     } else if length + 1 < longest {
-                        // A longer set is looked at later, so that this is its worth without this
+                        // A longer set is examined later, so that this is its worth without this
                         // group.
                         match worth[(length + 1) * width + after] {
                             NONE => NONE,
@@ -211,7 +211,7 @@ mod tests {
         sizes
     }
 
-    /// Returns the best set by looking at all of them, in the order of a depth-first search.
+    /// Returns the best set by examining all of them, in the order of a depth-first search.
     fn by_trying_all(sets: &Sets<'_>) -> Option<Vec<usize>> {
         fn extend(sets: &Sets<'_>, path: &mut Vec<usize>, best: &mut Option<(Worth, Vec<usize>)>) {
             let start = path.last().map_or(0, |last| last + 1);
@@ -282,7 +282,7 @@ mod tests {
         }
     }
 
-    /// Returns the number of states that a search looks at.
+    /// Returns the number of states that a search examines.
     fn steps(groups: &[(i64, usize)], min: usize, max: usize, min_clusters: usize) -> usize {
         let groups = sizes(groups);
         let sets = Sets::new(&groups, Groups { min, max }, min_clusters);

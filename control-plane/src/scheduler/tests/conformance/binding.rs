@@ -137,8 +137,8 @@ impl World {
                 }
             })
             .collect();
-        // Where the reference puts the binding; ours wait for clusters to change, and are looked at
-        // again now and then.
+        // Where the reference puts the binding; ours wait for clusters to change, and are
+        // reconciled again now and then.
         let retry = match outcome.failure.as_ref().map(FitError::kind) {
             None | Some(Kind::NoClusterFit) => "none",
             Some(Kind::Unschedulable) => "unschedulable",

@@ -49,7 +49,7 @@ proptest! {
         let spec = deployment(replicas, &placement);
         let Ok(decision) = decide(&spec, &fleet) else { return Ok(()) };
         let (spec, status) = written(spec, decision.clone());
-        // Neither a second look nor a new, roomier cluster is a cause.
+        // Neither a second decision nor a new, roomier cluster is a cause.
         let mut grown = fleet;
         grown.push(cluster("newcomer", cores));
         let clusters = snapshot(&grown);

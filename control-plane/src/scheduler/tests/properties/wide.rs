@@ -83,7 +83,7 @@ proptest! {
                 let regions = chosen_regions(&fleet, &decision).len();
                 prop_assert!((regions_min..=regions_max).contains(&regions), "{regions} regions");
                 prop_assert!(decision.clusters.len() >= clusters_min);
-                // Looked at again, nothing moves.
+                // Decided again, nothing moves.
                 let (spec, _) = written(spec, decision.clone());
                 prop_assert_eq!(decide(&spec, &fleet).unwrap().clusters.len(), decision.clusters.len());
             }
