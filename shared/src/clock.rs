@@ -37,7 +37,7 @@ const SHARE: i32 = 10;
 /// How far ahead of our clock a date may be: other processes write theirs at the same moment, by
 /// clocks that differ by a second or two.
 const AHEAD: SignedDuration = SignedDuration::from_mins(1);
-/// A difference from the calendar that people are told of.
+/// A difference from the calendar that is reported.
 const WORTH_TELLING: SignedDuration = SignedDuration::from_secs(10);
 
 /// Returns the time so much later, or the end of the calendar where that lies beyond it.

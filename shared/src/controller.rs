@@ -162,8 +162,8 @@ where
         self
     }
 
-    /// Has all keys, as [`resyncs`](Self::resyncs) lists them, looked at after changes that concern
-    /// them all.
+    /// Has all keys, as [`resyncs`](Self::resyncs) lists them, reconciled after changes that
+    /// concern them all.
     pub fn resyncs_on<W: Watched>(
         self,
         watched: &W,
@@ -179,7 +179,7 @@ where
     }
 
     /// Lists the keys that are queued after changes that concern them all, which are gathered for a
-    /// time: the failure of many clusters is one look at each key.
+    /// time: the failure of many clusters is one reconciliation of each key.
     pub fn resyncs(
         self,
         tasks: &mut Tasks,

@@ -1,4 +1,5 @@
-//! The epoch of a fleet's store. It tells a promoted standby from the store whose host was lost.
+//! The epoch of a fleet's store. It distinguishes a promoted standby from the store whose host was
+//! lost.
 //!
 //! It is an annotation of the namespace `karmada-cluster`, which every agent may read and none may
 //! write. A promotion raises it, and nothing else writes it. Agents remember the highest that they

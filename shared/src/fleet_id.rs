@@ -1,4 +1,4 @@
-//! The id of a fleet. It tells apart two fleets that have a cluster of one name in one member:
+//! The id of a fleet. It distinguishes two fleets that have a cluster of one name in one member:
 //! whatever an agent makes there bears the id of its fleet, and what bears another id is left
 //! alone.
 //!
@@ -49,7 +49,7 @@ pub enum Owner {
 }
 
 impl FleetId {
-    /// Tells the id by the metadata of the two namespaces that say it; `None` for one that is
+    /// Finds the id in the metadata of the two namespaces that say it; `None` for one that is
     /// missing or may not be read.
     pub fn of(cluster_namespace: Option<&ObjectMeta>, system: Option<&ObjectMeta>) -> Self {
         let empty = BTreeMap::new();

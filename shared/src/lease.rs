@@ -247,8 +247,8 @@ impl Leadership {
         }
     }
 
-    /// Returns the identity of the process that leads while we stand by; `None` while nobody is
-    /// seen to lead, and while we do.
+    /// Returns the identity of the process that leads while this one is a standby; `None` while
+    /// nobody is seen to lead, and while we do.
     pub fn holder(&self) -> watch::Receiver<Option<String>> {
         self.holder.subscribe()
     }
@@ -268,8 +268,8 @@ impl Leadership {
         self.always
     }
 
-    /// Returns what this process, as a follower, last heard of the leader. `None` if it has not
-    /// seen the lease change often enough to tell when that was.
+    /// Returns what this process, as a follower, last saw of the leader. `None` if it has not
+    /// seen the lease change often enough to know when that was.
     pub fn heard(&self) -> Option<Heard> {
         self.heard.borrow().clone()
     }
@@ -287,7 +287,7 @@ impl Leadership {
     }
 }
 
-/// Returns what `/readyz` and the log say of a process that stands by.
+/// Returns what `/readyz` and the log say of a process that is a standby.
 pub(crate) fn stands_by(holder: &str) -> String {
     format!("{holder:?} leads: standing by to take over, and doing nothing until then")
 }
@@ -313,7 +313,7 @@ pub async fn stand(
     let (held, retires) = (leadership.clone(), retire.clone());
     let leaves = async {
         shutdown.cancelled().await;
-        // A campaign that has been told to retire ends by itself, after it gave the lease up.
+        // A campaign that has to retire ends by itself, after it gave the lease up.
         if held.is_current() || retires.is_cancelled() {
             std::future::pending::<()>().await;
         }
@@ -462,7 +462,7 @@ struct Observed {
     /// The last read before this one, and the last one before the version was there that is known.
     read: Option<Instant>,
     before: Option<Instant>,
-    /// Time of the renewal that was seen last, which tells a renewal from another change.
+    /// Time of the renewal that was seen last, which distinguishes a renewal from another change.
     renewed: Option<MicroTime>,
     /// Renewal of the leader that was seen.
     heard: Option<Heard>,
@@ -595,7 +595,7 @@ fn claim(candidate: &Candidate, current: Option<&LeaseSpec>) -> LeaseSpec {
     }
 }
 
-/// Attempts to give the lease up. The renewal that was under way when it was told to retire may
+/// Attempts to give the lease up. The renewal that was under way when it had to retire may
 /// still be written after the lease was read, which makes the first attempt a conflict.
 const RELEASES: usize = 3;
 

@@ -7,7 +7,7 @@
 /// Media type of the encoding.
 pub const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
 
-/// What every object starts with, where it stands alone.
+/// What every object starts with, where it is alone.
 pub(crate) const MAGIC: &[u8] = b"k8s\0";
 
 /// Error in encoded bytes.
@@ -137,7 +137,7 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-/// Returns the message of an object that stands alone. Its envelope also names version and kind,
+/// Returns the message of an object that is alone. Its envelope also names version and kind,
 /// which whoever asked for it knows.
 pub fn message(object: &[u8]) -> Result<&[u8], Malformed> {
     let envelope = object.strip_prefix(MAGIC).ok_or(Malformed::Prefix)?;

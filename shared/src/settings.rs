@@ -115,7 +115,7 @@ pub fn load_from<T: clap::Args + DeserializeOwned>(
 }
 
 /// Returns the environment variables that begin as settings do and are none of this program. A
-/// program tells them: one of them may be a setting that is misspelled. What Kubernetes sets for a
+/// program names them: one of them may be a setting that is misspelled. What Kubernetes sets for a
 /// Service of such a name (`MUSTER_AGENT_SERVICE_HOST`) is not among them.
 pub fn unknown_variables<T: clap::Args>(
     environment: impl IntoIterator<Item = (OsString, OsString)>,

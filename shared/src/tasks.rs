@@ -35,7 +35,7 @@ pub struct Tasks {
 }
 
 impl Tasks {
-    /// Makes an empty set; the token tells the tasks to end.
+    /// Makes an empty set; the token asks the tasks to end.
     pub fn new(shutdown: CancellationToken) -> Self {
         Self {
             set: JoinSet::new(),
@@ -66,12 +66,12 @@ impl Tasks {
         metrics::gauge!("muster_task_up", "task" => name).set(1.0);
     }
 
-    /// Returns the token that tells the last tasks to end, once all others have.
+    /// Returns the token that asks the last tasks to end, once all others have.
     pub fn retire(&self) -> &CancellationToken {
         &self.retire
     }
 
-    /// Returns the token that tells the tasks to end.
+    /// Returns the token that asks the tasks to end.
     pub fn shutdown(&self) -> &CancellationToken {
         &self.shutdown
     }
@@ -153,7 +153,7 @@ where
     std::thread::Builder::new()
         .name(name.to_owned())
         .spawn(move || {
-            // A task within the runtime, so that a panic is caught and told.
+            // A task within the runtime, so that a panic is caught and reported.
             let outcome = runtime.block_on(async { tokio::spawn(async { task().await }).await });
             tell.send(outcome).ok();
         })?;

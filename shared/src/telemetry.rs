@@ -117,7 +117,7 @@ fn write_to(output: &mut impl std::io::Write, text: &str) -> std::io::Result<boo
 }
 
 /// Writes the fields of a line for people as logfmt: a value with blanks, quotes or `=` in it
-/// stands in quotes, so that programs can take the line apart. The message stands first, as it is.
+/// is in quotes, so that programs can take the line apart. The message comes first, as it is.
 fn write_field(
     writer: &mut Writer<'_>,
     field: &tracing::field::Field,

@@ -62,7 +62,7 @@ pub fn authorities(pem: &[u8]) -> Vec<Vec<u8>> {
     read.map(|der| der.to_vec()).collect()
 }
 
-/// Returns the certificates of a PEM text, each as a text of its own; what stands between them, and
+/// Returns the certificates of a PEM text, each as a text of its own; what is between them, and
 /// what is none, is left out.
 pub fn blocks(text: &str) -> impl Iterator<Item = &str> {
     const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
@@ -83,7 +83,7 @@ pub fn is_pair(certificate: &[u8], key: &[u8]) -> bool {
 }
 
 /// Returns whether the first certificate of one PEM text bears the signature of the first of
-/// another. Neither's validity is looked at.
+/// another. Neither's validity is checked.
 pub fn is_signed_by(certificate: &[u8], authority: &[u8]) -> bool {
     let octets = |pem| CertificateDer::from_pem_slice(pem).ok();
     let (Some(certificate), Some(authority)) = (octets(certificate), octets(authority)) else {

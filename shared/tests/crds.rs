@@ -243,7 +243,7 @@ fn what_is_absent_is_not_written() {
         let written =
             round_trip(kind, &json!({ "metadata": { "name": "it" }, "spec": {} })).unwrap();
         let schema = schema(&crd);
-        // A kind whose fields stand beside its metadata has no `spec`.
+        // A kind whose fields are beside its metadata has no `spec`.
         let (owner, written) = match schema["properties"].get("spec") {
             Some(spec) => (spec, &written["spec"]),
             None => (&schema, &written),

@@ -87,7 +87,7 @@ impl Error {
     }
 
     /// Has a key worked on again when the question to a webhook is answered, if that is the reason.
-    /// Returns whether it is; then there is nothing to tell.
+    /// Returns whether it is; then there is nothing to report.
     pub fn waits<K>(&self, queue: &Queue<K>, key: impl FnOnce() -> K) -> bool
     where
         K: Clone + Eq + Hash + fmt::Debug + Send + 'static,

@@ -1,4 +1,4 @@
-//! Failures of the users' interpreters, each told seldom.
+//! Failures of the users' interpreters, each reported seldom.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,9 +10,9 @@ use crate::layers::Changed;
 use crate::webhook::Overdue;
 use crate::{Error, Operation};
 
-/// Time for which the failure of a script is not told to the listeners of failures after another.
+/// Time for which the failure of a script is not passed to the listeners of failures after another.
 const NEXT_FAILURE: Duration = Duration::from_mins(5);
-/// Time for which the same failure of a script is not told again. An API server forgets events
+/// Time for which the same failure of a script is not reported again. An API server forgets events
 /// after an hour.
 const SAME_FAILURE: Duration = Duration::from_mins(55);
 
@@ -53,7 +53,7 @@ impl Failures {
         listeners.push(Box::new(listener));
     }
 
-    /// Tells an error, if it is one of an interpreter of a user.
+    /// Reports an error, if it is one of an interpreter of a user.
     pub(crate) fn report(&self, error: &Error) {
         let about = match error {
             Error::Script(error) => {
@@ -70,7 +70,7 @@ impl Failures {
         }
     }
 
-    /// Tells that a webhook has not answered about objects for a long time.
+    /// Reports that a webhook has not answered about objects for a long time.
     pub(crate) fn report_overdue(&self, overdue: &Overdue) {
         let Overdue {
             at,
@@ -92,7 +92,7 @@ impl Failures {
             .retain(|(_, api_version, kind, _), _| !changed.has(api_version, kind));
     }
 
-    /// Tells a failure, unless it was told a short time ago.
+    /// Reports a failure, unless it was reported a short time ago.
     fn report_rarely(&self, about: About, note: impl FnOnce() -> String) {
         let now = Instant::now();
         let before = self.told.lock().get(&about).cloned();

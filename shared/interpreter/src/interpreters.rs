@@ -108,9 +108,9 @@ impl Interpreters {
         interpreters
     }
 
-    /// Returns the same interpreters for one look at an object. Where a webhook has not answered
-    /// about an object that changes faster than its answers come, its answer about an earlier
-    /// version counts, and [`late`](Self::late) says what to wait for.
+    /// Returns the same interpreters for one interpretation of an object. Where a webhook has not
+    /// answered about an object that changes faster than its answers come, its answer about an
+    /// earlier version counts, and [`late`](Self::late) says what to wait for.
     #[must_use]
     pub fn accepting_late(&self) -> Self {
         Self {
@@ -130,13 +130,13 @@ impl Interpreters {
     }
 
     /// Returns the question to wait for, where an answer was one about an earlier version of the
-    /// object: whoever used it looks again when that is answered.
+    /// object: whoever used it tries again when that is answered.
     pub fn late(&self) -> Option<Pending> {
         self.late.as_ref()?.lock().clone()
     }
 
-    /// Adds a listener for failures of scripts and webhooks: told once in five minutes for each of
-    /// them, kind and operation. It is called on the task that asked, and must return quickly.
+    /// Adds a listener for failures of scripts and webhooks: called once in five minutes for each
+    /// of them, kind and operation. It is called on the task that asked, and must return quickly.
     pub fn on_failure(&self, listener: impl Fn(&Failed) + Send + Sync + 'static) {
         self.shared.failures.listen(listener);
     }
@@ -184,7 +184,7 @@ impl Interpreters {
         if !is_other {
             return;
         }
-        // An interpreter that somebody mended, or broke again, is told of anew.
+        // An interpreter that somebody mended, or broke again, is reported anew.
         self.shared.failures.forget(&changed);
         if was_known {
             self.announce(&changed);
@@ -196,7 +196,7 @@ impl Interpreters {
         listeners.iter().for_each(|listener| listener(changed));
     }
 
-    /// Sends the questions to webhooks until shutdown. The listeners for changes hear of the kinds
+    /// Sends the questions to webhooks until shutdown. The listeners for changes get the kinds
     /// of webhooks again when answers have lost their validity, because a webhook may say
     /// something else about an object that has not changed.
     pub async fn run(&self, shutdown: CancellationToken) {

@@ -80,7 +80,7 @@ pub(crate) fn map<'a>(object: &'a Value, path: &[&str]) -> Read<Option<&'a Map<S
     typed(object, path, "an object", Value::as_object)
 }
 
-/// Checks that what stands at `path`, if anything, is an object of texts, such as labels.
+/// Checks that what is at `path`, if anything, is an object of texts, such as labels.
 pub(crate) fn check_texts(object: &Value, path: &[&str]) -> Read<()> {
     let mut values = map(object, path)?.into_iter().flatten();
     match values.find(|(_, value)| !value.is_string()) {

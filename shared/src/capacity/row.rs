@@ -31,7 +31,7 @@ pub(super) struct NodeRecord {
 
 impl Row {
     /// Returns whether another pod fits. A node that has not said what it offers takes none; places
-    /// are looked at only once there are pods, as in Karmada.
+    /// are read only once there are pods, as in Karmada.
     pub fn has_room(&self, node: &NodeRecord) -> bool {
         !node.allocatable.is_empty()
             && (self.pods == 0 || node.offer(PODS) > Some(self.used(PODS) * nano_per_unit(PODS)))

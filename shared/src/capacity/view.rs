@@ -77,7 +77,7 @@ pub struct ResourcesView {
 pub struct PodStatusView {
     /// `Pending`, `Running`, `Succeeded`, `Failed`, `Unknown`.
     pub phase: Option<String>,
-    /// Its conditions; one of them tells that a resize cannot be done.
+    /// Its conditions; one of them says that a resize cannot be done.
     #[serde(deserialize_with = "nullable")]
     pub conditions: Vec<ConditionView>,
     /// What its containers hold, which differs from what they ask for while they are resized.

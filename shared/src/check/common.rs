@@ -12,7 +12,7 @@ pub const TOLERATED: i64 = 5;
 /// Seconds of difference between clocks that break things: new tokens and certificates count as
 /// not valid yet.
 const BREAKING: i64 = 5 * 60;
-/// Seconds before the end of credentials from which they are looked at: 14 days.
+/// Seconds before the end of credentials from which the check warns: 14 days.
 const SOON: f64 = 14.0 * 86_400.0;
 /// Share of their life that is left to credentials which nothing renews: agents renew theirs with
 /// a fifth left.

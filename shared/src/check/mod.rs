@@ -71,7 +71,7 @@ impl Category {
         self.push(name, Status::Skipped, message.into(), None);
     }
 
-    /// Adds something that somebody should look at.
+    /// Adds something that needs attention.
     pub fn warning(
         &mut self,
         name: &'static str,

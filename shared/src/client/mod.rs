@@ -169,7 +169,7 @@ pub fn certified(mut way: Config, certificate: &[u8], key: &[u8]) -> Config {
 }
 
 /// Returns what is wrong with a kubeconfig, without a word of it: its text holds tokens and keys,
-/// and what is logged or told in an event is read by others.
+/// and what is logged or said in an event is read by others.
 fn problem(error: &KubeconfigError) -> String {
     match error {
         KubeconfigError::Parse(error) => format!("it is no kubeconfig {}", place(error)),

@@ -26,7 +26,7 @@ use super::{Error, Limits, Profile, connect_within, kubeconfig};
 use crate::clock::{ServerClock, calendar};
 use crate::remind::Reminder;
 
-/// How often the files are looked at. A mounted Secret takes up to a minute to change anyway.
+/// How often the files are checked. A mounted Secret takes up to a minute to change anyway.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
 /// Source of the address of and the credentials for an API.
@@ -52,7 +52,7 @@ pub struct Gateway {
     network: Option<Arc<dyn Network>>,
     /// Reminder that reports credentials again that have run out, or soon will.
     reminder: Mutex<Reminder>,
-    /// The clock of the API's server, as its answers tell it.
+    /// The clock of the API's server, as its answers show it.
     server_clock: Arc<ServerClock>,
 }
 
@@ -179,7 +179,7 @@ impl Gateway {
         credentials(&self.config.borrow())
     }
 
-    /// Returns the clock of the API's server, as the answers to all clients of this gateway tell
+    /// Returns the clock of the API's server, as the answers to all clients of this gateway show
     /// it.
     pub const fn server_clock(&self) -> &Arc<ServerClock> {
         &self.server_clock
@@ -311,7 +311,7 @@ impl Gateway {
             };
             match kubeconfig(Some(path), self.source.context.as_deref()).await {
                 // A backup or a repository has put former credentials back on disk. They are
-                // examined at each look: a clock that is ahead may be set back.
+                // examined at each check: a clock that is ahead may be set back.
                 Ok(config) if self.is_outlived(&config) => {
                     if refused != now {
                         tracing::warn!(
@@ -328,7 +328,7 @@ impl Gateway {
                     self.take(config);
                     seen = now;
                 }
-                // Half-written, perhaps: looked at again.
+                // Half-written, perhaps: checked again.
                 Err(error) => {
                     tracing::warn!(api = self.api, %error, "changed credentials cannot be read yet");
                 }
@@ -531,7 +531,7 @@ mod tests {
             self.gateway.credentials().unwrap().end.as_second()
         }
 
-        /// Follows the file until it was looked at twice, while a future runs beside it.
+        /// Follows the file until it was checked twice, while a future runs beside it.
         async fn follow(&self, beside: impl Future<Output = ()>) {
             let follow = Arc::clone(&self.gateway).follow(CancellationToken::new());
             let follow = tokio::time::timeout(LOOK_EVERY * 5 / 2, follow);

@@ -42,7 +42,7 @@ impl Limits {
     pub const NONE: Self = Self { qps: 0.0, burst: 1 };
 }
 
-/// A token bucket that hands out the time at which each request may go.
+/// A token bucket that returns the time at which each request may go.
 #[derive(Debug)]
 pub(super) struct Bucket {
     limits: Limits,

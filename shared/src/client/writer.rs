@@ -6,7 +6,7 @@ use super::traffic::{Priority, Traffic};
 
 /// Writes of one priority to one API. Cheap to clone.
 ///
-/// The client of the priority is handed out by [`turn`](Self::turn) only, so that no request of
+/// The client of the priority is returned by [`turn`](Self::turn) only, so that no request of
 /// this priority is sent before its writer has waited for more urgent ones.
 #[derive(Clone)]
 pub struct Writer {

@@ -1,4 +1,4 @@
-//! The clock of an API server, as its answers tell it.
+//! The clock of an API server, as its answers show it.
 
 use std::time::Duration;
 
@@ -23,8 +23,8 @@ const CONFIRMED: Duration = Duration::from_secs(10);
 /// goes on from there.
 ///
 /// Several servers may answer under one address, and their clocks may differ. What contradicts the
-/// clock is believed when nothing else was heard for a while, so that the one that answered first
-/// is followed and not each in its turn.
+/// clock is believed when no other has answered for a while, so that the one that answered first
+/// is followed and not each after the other.
 #[derive(Debug, Default)]
 pub struct ServerClock(Mutex<Known>);
 
@@ -118,7 +118,7 @@ mod tests {
             (32_000, 32_100, 4_600, 1_032_500), // set ahead by an hour, or another server
             (32_200, 32_300, 1_031, 1_032_100), // that one again
             (33_000, 33_100, 4_601, 1_032_900),
-            (43_000, 43_100, 4_611, 4_611_000), // no other was heard for ten seconds
+            (43_000, 43_100, 4_611, 4_611_000), // no other has answered for ten seconds
             (43_100, 43_200, 4_611, 4_611_100),
             (43_300, 43_200, 4_611, 4_611_100), // moments out of order
         ] {

@@ -80,7 +80,7 @@ impl Memory {
         self.0.insert(sameness, event);
     }
 
-    /// Forgets an eighth at a time: in a storm of events each would cost a look at all of them.
+    /// Forgets an eighth at a time: in a storm of events each would cost a pass over all of them.
     fn make_room(&mut self) {
         self.0.retain(|_, known| !known.is_over());
         let surplus = self.0.len().saturating_sub(REMEMBERED - REMEMBERED / 8);

@@ -14,7 +14,7 @@ const LARGEST: usize = 7 << 20;
 /// most as many threads as there are processors; the charts give the process 256 MiB.
 const BUDGET: usize = 32 << 20;
 
-/// Bytes of each body that do not count: most reviews are no larger, and are heard although whoever
+/// Bytes of each body that do not count: most reviews are no larger, and are read although whoever
 /// reaches the port uses up the budget with bodies that never end. With all connections and their
 /// streams they are 32 MiB.
 const SMALL: usize = 32 << 10;

@@ -18,7 +18,7 @@ use crate::clock::calendar;
 use crate::serve::Health;
 use crate::tls;
 
-/// How often the certificate's files are looked at: mounted secrets change a minute after they were
+/// How often the certificate's files are checked: mounted secrets change a minute after they were
 /// written.
 const LOOK: Duration = Duration::from_secs(10);
 
@@ -78,8 +78,8 @@ impl Certificate {
         }
     }
 
-    /// Reads the files. On an error the certificate stays what it was. Tells whether there is a new
-    /// one.
+    /// Reads the files. On an error the certificate stays what it was. Returns whether there is a
+    /// new one.
     pub async fn reload(&self) -> Result<bool, Error> {
         let read = async |path: &PathBuf| {
             tokio::fs::read(path).await.map_err(|source| Error::File {

@@ -49,7 +49,7 @@ const WINDOW: u32 = 256 << 10;
 /// Bytes of the largest request head, as HTTP/2 limits it as well.
 const LARGEST_HEAD: usize = 16 << 10;
 /// How long connections are still accepted after a shutdown was asked for: endpoints point here
-/// until the proxies of all nodes have heard of it, and a policy whose review finds no server is
+/// until the proxies of all nodes know of it, and a policy whose review finds no server is
 /// refused.
 const LINGER: Duration = Duration::from_secs(5);
 

@@ -14,7 +14,7 @@ use super::{Certificate, options};
 use crate::http_server::{self, Limits, Options};
 use crate::serve;
 
-/// Connections of a page for one person: a browser keeps a few open while a tab looks on, and an
+/// Connections of a page for one person: a browser keeps a few open while a tab refreshes, and an
 /// answer about a large fleet takes its time.
 const PAGE_LIMITS: Limits = Limits {
     connections: 128,

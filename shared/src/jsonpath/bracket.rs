@@ -3,7 +3,7 @@
 use super::parse::{Parsed, path};
 use super::{Operator, Slice, Step, Test};
 
-/// Reads what stands between `[` and `]`.
+/// Reads what is between `[` and `]`.
 ///
 /// A key in quotes is read like a field behind a dot, so `['a.b']` means `.a.b`, and `['a\.b']` the
 /// key `a.b`. Only single quotes make a key.
@@ -51,7 +51,7 @@ fn slice(text: &str) -> Option<Slice> {
     })
 }
 
-/// Reads what stands in the parentheses of a filter.
+/// Reads what is in the parentheses of a filter.
 pub(super) fn filter(text: &str, depth: usize) -> Parsed<Step> {
     let is_operator = |character: char| "!<>=".contains(character);
     let Some(at) = text.find(is_operator) else {

@@ -9,7 +9,7 @@
 //! malformed. A filter that tests for existence takes every error as absence.
 //!
 //! Templates come from users and documents from members, so everything is bounded: length and
-//! nesting of a template ([`LENGTH`], [`DEPTH`]), values that an evaluation looks at ([`WORK`]),
+//! nesting of a template ([`LENGTH`], [`DEPTH`]), values that an evaluation reads ([`WORK`]),
 //! and the length of the result ([`OUTPUT`]).
 //!
 //! ```
@@ -46,7 +46,7 @@ mod tests;
 pub const LENGTH: usize = 1024;
 /// Maximum nesting of ranges, and of brackets.
 pub const DEPTH: usize = 16;
-/// Maximum number of values that one evaluation looks at.
+/// Maximum number of values that one evaluation reads.
 pub const WORK: usize = 100_000;
 /// Maximum length of a result in bytes. A label value, for which results are used, has at most 63.
 pub const OUTPUT: usize = 4096;
@@ -79,7 +79,7 @@ pub enum Error {
     /// The step of a slice is not positive.
     #[error("the step of a slice is not above 0")]
     Step,
-    /// The evaluation looks at too many values, as with unions of unions or `..` below `..`.
+    /// The evaluation reads too many values, as with unions of unions or `..` below `..`.
     #[error("it leads to more than {WORK} values")]
     TooMuchWork,
     /// The result is longer than [`OUTPUT`].

@@ -51,7 +51,7 @@ enum Action {
     End,
 }
 
-/// Reads a path that stands by itself, such as one side of a comparison.
+/// Reads a path that is alone, such as one side of a comparison.
 pub(super) fn path(text: &str, depth: usize) -> Parsed<Vec<Step>> {
     let whole = format!("{text}}}");
     let mut scanner = Scanner::new(&whole);

@@ -35,7 +35,7 @@ impl<K: Clone + Eq + Hash> Line<K> {
         self.places.len()
     }
 
-    /// Puts a key into the line. One that waits already keeps the earlier of its two turns, and
+    /// Puts a key into the line. One that waits already keeps the earlier of its two places, and
     /// takes the new rank.
     pub fn add(&mut self, key: K, when: Instant, rank: i32) {
         let known = self.places.get(&key).copied();
@@ -65,7 +65,7 @@ impl<K: Clone + Eq + Hash> Line<K> {
 
     /// Takes the first key that is due of one rank out of the line, of the ranks below the highest
     /// that is due, or of that where it is the only one: of the lowest for 0, and of the others in
-    /// turn for higher numbers.
+    /// order for higher numbers.
     pub fn take_lower(&mut self, now: Instant, nth: usize) -> Option<K> {
         self.arrive(now);
         let lower = self.due.len().saturating_sub(1).max(1);

@@ -5,8 +5,8 @@
 //! - A key whose work fails is tried again with a back-off of its own.
 //! - With ranks, due keys of a higher rank come first.
 //! - Keys that were added since the work began come before those that waited for it to begin, but
-//!   in a strict queue: in a new process what changes now is not behind a look at everything there
-//!   is.
+//!   in a strict queue: in a new process what changes now is not behind a pass over everything
+//!   there is.
 //!
 //! The contract is that of client-go's rate-limiting work queue. kube's `Controller` has no
 //! back-off per object.

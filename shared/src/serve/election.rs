@@ -1,4 +1,4 @@
-//! Says in `/readyz` how the election stands.
+//! Says in `/readyz` who leads.
 
 use tokio_util::sync::CancellationToken;
 

@@ -16,7 +16,7 @@ const STARTING: &str = "starting";
 /// Time for which the words of `/readyz` have to stay the same before they are reported in the log:
 /// a program that starts says something else every moment.
 const PATIENCE: Duration = Duration::from_millis(1500);
-/// Interval at which the words are looked at.
+/// Interval at which the words are checked.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// State of the parts of a process. Cheap to clone.
@@ -40,7 +40,7 @@ impl Health {
     }
 
     /// Reports what people should know of a part that is as it should be, such as a replica that
-    /// stands by: `/readyz` shows it, and the log tells it once.
+    /// stands by: `/readyz` shows it, and the log says it once.
     pub fn note(&self, part: &'static str, words: Option<String>) {
         self.change(part, |entry| {
             entry.ready = Ok(());
@@ -124,8 +124,8 @@ impl Health {
         (!said.is_empty()).then(|| (said.join("; "), waits))
     }
 
-    /// Tells in the log what `/readyz` says, in the same words, until shutdown: once when they have
-    /// been the same for [`PATIENCE`], and while the process is not ready once a minute.
+    /// Writes to the log what `/readyz` says, in the same words, until shutdown: once when they
+    /// have been the same for [`PATIENCE`], and while the process is not ready once a minute.
     pub(super) async fn log_changes(self, shutdown: CancellationToken) {
         let mut teller = Teller::default();
         loop {

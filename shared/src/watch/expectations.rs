@@ -68,7 +68,7 @@ impl<K, A> Default for Expectations<K, A> {
 }
 
 impl<K: Eq + Hash, A: Clone> Expectations<K, A> {
-    /// Makes an empty memory that keeps what it is told until the cache shows it, or the object is
+    /// Makes an empty memory that keeps what it is given until the cache shows it, or the object is
     /// forgotten. Its user reads from the API what is [overdue](Self::is_overdue).
     pub fn lasting() -> Self {
         let all = Mutex::default();

@@ -38,7 +38,7 @@ const SHORT_WATCH: Duration = Duration::from_secs(1);
 /// reported, before everything is listed on request: no list says what was deleted.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
-/// Time that a server has to tell its version after it was away. The events of the watch that is
+/// Time that a server has to send its version after it was away. The events of the watch that is
 /// open again wait for it.
 const VERSION_DEADLINE: Duration = Duration::from_secs(5);
 
@@ -99,7 +99,7 @@ pub(super) struct Follower<K> {
     asked: Arc<Notify>,
     /// The version up to which all is known, while such a list is asked for.
     known: Option<String>,
-    /// Whether the server was away, or a watch broke, and the server has not told its version
+    /// Whether the server was away, or a watch broke, and the server has not sent its version
     /// since: it may be back with an older store.
     was_away: bool,
 }
@@ -139,27 +139,27 @@ impl<K: Followed> Follower<K> {
         }
     }
 
-    /// Tells also whether it is in touch with the server.
+    /// Records also whether it is in touch with the server.
     pub(super) fn telling(mut self, touch: Arc<Freshness>) -> Self {
         self.touch = Some(touch);
         self
     }
 
-    /// Tells also why it cannot follow, while it cannot.
+    /// Records also why it cannot follow, while it cannot.
     pub(super) fn explaining(mut self, trouble: Arc<Trouble>) -> Self {
         self.trouble = trouble;
         self
     }
 
     /// Opens another watch and lists everything again also when it is asked to, as soon as the
-    /// watch has nothing to tell.
+    /// watch has nothing to send.
     pub(super) fn asked_by(mut self, asked: Arc<Notify>) -> Self {
         self.asked = asked;
         self
     }
 
     /// Has everything listed again at an instant, or as soon after it as a watch has nothing to
-    /// tell; for `None` only where it must be.
+    /// send; for `None` only where it must be.
     pub(super) fn list_again_at(&mut self, at: Option<Instant>) {
         self.again_at = at;
     }
@@ -257,7 +257,7 @@ impl<K: Followed> Follower<K> {
     }
 
     /// Returns whether the version of the server is before the known one, as after a backup was
-    /// restored: a watch would tell nothing until the server has caught up. Versions that are not
+    /// restored: a watch would send nothing until the server has caught up. Versions that are not
     /// numbers are not compared. A server whose versions have no order is listed once too often.
     async fn has_older_store(&mut self, known: &str) -> bool {
         let Ok(Ok(version)) = timeout(VERSION_DEADLINE, self.source.version()).await else {
@@ -380,7 +380,7 @@ impl<K: Followed> Follower<K> {
         State::Listed { resource_version }
     }
 
-    /// Notes that what was told so far is up to date.
+    /// Notes that what was sent so far is up to date.
     fn is_current(&mut self) {
         if let Some(touch) = &self.touch {
             touch.observe(calendar());

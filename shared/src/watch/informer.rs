@@ -23,8 +23,8 @@ use crate::watch::packing::{Codec, Kept, Packer};
 use crate::watch::store::{Held, Store, address, version};
 
 /// Time after which everything is listed again where a list lacked objects that nobody saw leave.
-/// Most were deleted while nothing was heard. If the list was short, the cache would be wrong about
-/// them until the next change of each.
+/// Most were deleted while the watch was broken. If the list was short, the cache would be wrong
+/// about them until the next change of each.
 const CONFIRMATION: Duration = Duration::from_secs(30);
 /// How often that time is doubled while each list lacks something: in a fleet in which very much is
 /// deleted, lists lack what went while they were made.
@@ -38,7 +38,7 @@ pub enum Change<K> {
     /// The object was created or changed.
     Applied {
         /// Previous version of the object in the cache; `None` if there was none. It is never
-        /// another object of its name: the deletion of that one is told before.
+        /// another object of its name: the deletion of that one comes before.
         old: Option<Arc<K>>,
         /// New version in the cache.
         new: Arc<K>,
@@ -439,8 +439,8 @@ impl<K: Followed> Informer<K> {
         }
     }
 
-    /// Returns whether the API told of the deletion of an object, and the object has not been seen
-    /// since. That a list lacks an object is no such news.
+    /// Returns whether a watch showed the deletion of an object, and the object has not been seen
+    /// since. That a list lacks an object is no deletion.
     pub fn was_deleted(&self, namespace: Option<&str>, name: &str) -> bool {
         let departure = self.departed().get(namespace.unwrap_or_default(), name);
         departure == Some(Departure::Deleted)
@@ -596,7 +596,7 @@ impl<K: Followed> Informer<K> {
         }
     }
 
-    /// Takes over a finished list and tells only what it changed. Returns whether the list lacks an
+    /// Takes over a finished list and sends only what it changed. Returns whether the list lacks an
     /// object that was not being deleted.
     fn replace(&self, listed: Listed<K>) -> bool {
         let Listed {

@@ -270,7 +270,7 @@ mod tests {
         Listing::new(Box::pin(stream::iter(pieces).into_async_read()), decode)
     }
 
-    /// Returns what is told of an answer.
+    /// Returns what comes of an answer.
     async fn told<K: Followed>(mut listing: Listing<K>) -> Result<Vec<String>, String> {
         let mut told = Vec::new();
         loop {

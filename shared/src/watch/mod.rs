@@ -174,7 +174,7 @@ impl<K: kube::Resource + serde::de::DeserializeOwned + Clone + Send + Sync + 'st
 /// Returns the endless stream of events of a collection.
 ///
 /// Guarantees: `Init`, then `InitApply` for each object of a complete list, then `InitDone`;
-/// afterwards `Apply` and `Delete`. Between `Init` and `InitDone` an object may be told more than
+/// afterwards `Apply` and `Delete`. Between `Init` and `InitDone` an object may be sent more than
 /// once, the last counts, and a `Delete` takes an object out of the list that is arriving. A new
 /// `Init` may come at any time, when the history was lost: the list since an `Init` without
 /// `InitDone` is to be discarded, and objects that the finished list does not contain are gone.
@@ -198,7 +198,7 @@ pub fn explained_events<K: Followed>(
 
 /// Returns the stream of [`events`] of a kind that can be decoded from protobuf, which costs the
 /// server a third of JSON. If a server does not write it, or writes it unreadably, JSON is used.
-/// `touch` is told how current the stream is.
+/// `touch` records how current the stream is.
 pub fn compact_events<K: Followed + FromProtobuf>(
     api: &Api<K>,
     selection: Selection,

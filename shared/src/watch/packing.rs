@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use super::outline::{Labels, Outline};
 use super::store::{Held, address, version};
 
-/// Objects of a collection that stay decoded: more than are in the hands of all workers.
+/// Objects of a collection that stay decoded: more than all workers use at a time.
 const DECODED: NonZeroUsize = NonZeroUsize::new(512).unwrap();
 /// Bytes of their texts at most: large objects take no more than some megabytes either.
 const DECODED_BYTES: usize = 4 << 20;
@@ -55,7 +55,7 @@ static SERIAL: AtomicU64 = AtomicU64::new(0);
 pub struct Codec<K> {
     /// Returns the parts of an object.
     pub pack: fn(&K) -> serde_json::Result<Parts>,
-    /// Returns the object of a text and of what stands beside it.
+    /// Returns the object of a text and of what is beside it.
     pub unpack: Unpack<K>,
 }
 
@@ -386,7 +386,7 @@ mod tests {
             assert_eq!(it.version, version(object));
             assert_eq!(packer.read_once(it).as_deref(), Some(object));
         }
-        // Most of the text stands in the dictionary.
+        // Most of the text is in the dictionary.
         let (alone, later) = (kept[0].bytes.len(), kept[kept.len() - 1].bytes.len());
         assert!(2 * later < alone, "{alone} bytes alone, {later} later");
     }

@@ -112,7 +112,7 @@ impl Default for Departed {
 /// Way in which a name left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Departure {
-    /// The API told of its deletion.
+    /// A watch showed its deletion.
     Deleted,
     /// A list lacked it, and nothing kept it from leaving.
     Left,
@@ -127,8 +127,8 @@ impl Departed {
         matches!(departure, Some(Departure::Deleted | Departure::Left))
     }
 
-    /// Returns the names in a namespace of objects that a list lacked, whose deletion nothing told
-    /// of.
+    /// Returns the names in a namespace of objects that a list lacked, whose deletion nothing
+    /// showed.
     pub fn missing_in(&self, namespace: &str) -> Vec<String> {
         let missing = self.0.iter().filter_map(|(joined, departure)| {
             let (found, name) = joined.split_once('/')?;

@@ -146,7 +146,7 @@ impl<K: DeserializeOwned> Source<K> {
         Ok(Listing::new(bytes(answer), decode))
     }
 
-    /// Returns the present version of the collection; `None` if the server does not tell it.
+    /// Returns the present version of the collection; `None` if the server does not say it.
     pub(super) async fn version(&self) -> Result<Option<String>, WatchError> {
         let limit = 1;
         let mut listing = self.list(&Extent::Page { limit, from: None }).await?;
@@ -210,7 +210,7 @@ async fn refusal(answer: http::Response<Body>) -> WatchError {
     let mut text = Vec::new();
     let body = body.into_data_stream().map_err(std::io::Error::other);
     let mut body = std::pin::pin!(body.into_async_read().take(LONGEST_REFUSAL));
-    // What could be read has to do: the code stands in the head.
+    // What could be read has to do: the code is in the head.
     let _ = body.read_to_end(&mut text).await;
     let (_, mut message) = if is_protobuf(&head.headers) {
         compact::status(&text).unwrap_or_default()

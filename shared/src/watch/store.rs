@@ -14,7 +14,7 @@ use super::packing::Packed;
 
 /// The objects of a collection, each found by the names in its own metadata. Names kept beside the
 /// objects would cost a small object a third of its memory again, and every look-up two
-/// allocations. They are sorted, so that those of one namespace are found without a look at the
+/// allocations. They are sorted, so that those of one namespace are found without reading the
 /// others.
 pub(super) struct Store<K>(BTreeSet<Held<K>>);
 
@@ -127,8 +127,8 @@ pub(super) fn address<K: Resource>(object: &K) -> (&str, &str) {
     )
 }
 
-/// Returns what tells a version of an object from any other of its name; `None` where the server
-/// says no version.
+/// Returns what distinguishes a version of an object from any other of its name; `None` where the
+/// server says no version.
 pub(super) fn version<K: Resource>(object: &K) -> Option<u64> {
     let meta = object.meta();
     let version = meta.resource_version.as_ref()?;

@@ -111,8 +111,8 @@ impl Report {
     }
 
     /// Returns the merge patch that brings the report into the status, or `None` when nothing
-    /// changed. A time alone is no change unless it answers a request: a binding that is reconciled often
-    /// and stays where it is would be written each time.
+    /// changed. A time alone is no change unless it answers a request: a binding that is reconciled
+    /// often and stays where it is would be written each time.
     pub fn patch(&self, status: &ResourceBindingStatus, now: Timestamp) -> Option<Value> {
         let after = self.on(status, now);
         let mut fields = Map::new();

@@ -275,7 +275,7 @@ pub(crate) fn united(mut all: Vec<Dependency>) -> Vec<Dependency> {
     all.sort_by_cached_key(order);
     let mut united: Vec<Dependency> = Vec::with_capacity(all.len());
     for one in all {
-        // Those with a selector and no name stand side by side, in any order.
+        // Those with a selector and no name are side by side, in any order.
         let same = united
             .iter()
             .rev()

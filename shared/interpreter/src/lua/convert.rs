@@ -29,7 +29,7 @@ const QUOTE: usize = 60;
 const MESSAGE: usize = 500;
 /// Smallest double that stands for several integers, which is 2^53.
 const ROUNDED: f64 = 9_007_199_254_740_992.0;
-/// Values that are read between two looks at the budget, and what they cost together.
+/// Values that are read between two checks of the budget, and what they cost together.
 const STEP: usize = 64;
 const STEP_COST: u64 = 1_000;
 

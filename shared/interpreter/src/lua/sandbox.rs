@@ -24,7 +24,7 @@ const FRAMES: usize = 64;
 pub(super) struct Sandbox {
     /// Runs a script and calls a function: `run(script, require, name, first, second)`.
     pub(super) run: Function,
-    /// Runs a script and looks for a function: `define(script, require, name)`.
+    /// Runs a script and finds a function: `define(script, require, name)`.
     pub(super) define: Function,
     /// `require` of a customization, which knows `kube`.
     pub(super) require: Function,

@@ -25,7 +25,7 @@ use crate::lua::{
     script::Script,
 };
 
-/// Instructions between two looks at the limits.
+/// Instructions between two checks of the limits.
 const INSTRUCTIONS: u32 = 250;
 /// Most scripts that a state keeps compiled.
 const MAX_COMPILED: usize = 512;
@@ -105,7 +105,7 @@ impl State {
         }
     }
 
-    /// Runs a script and looks whether it defines a function.
+    /// Runs a script and returns whether it defines a function.
     pub(crate) fn define(&mut self, script: &Script, function: &str) -> Result<(), Error> {
         self.begin();
         let chunk = self.compiled(script)?;
@@ -216,7 +216,7 @@ impl State {
         Some(Error::Limit { at, limit })
     }
 
-    /// Returns the failure that the handler, or Lua itself, told.
+    /// Returns the failure that the handler, or Lua itself, reported.
     fn failure(&self, script: &Script, error: &LuaValue) -> Error {
         let text = match error {
             LuaValue::String(text) => text.to_string_lossy(),

@@ -2,7 +2,7 @@
 //! interpreter.
 //!
 //! They are pure functions. A function returns `None` for a kind without a rule for the operation;
-//! [`hook_enabled`] tells the same without computing.
+//! [`hook_enabled`] says the same without computing.
 
 mod aggregate;
 mod dependencies;

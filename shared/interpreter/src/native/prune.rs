@@ -18,7 +18,7 @@ const SERVER_METADATA: &[&str] = &[
     "finalizers",
 ];
 
-/// Annotations that one kind's controllers write. Karmada looks at the kind only, so every API
+/// Annotations that one kind's controllers write. Karmada compares the kind only, so every API
 /// group is meant.
 const ANNOTATIONS: [(&str, &str); 4] = [
     ("Deployment", "deployment.kubernetes.io/revision"),

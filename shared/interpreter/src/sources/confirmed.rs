@@ -152,7 +152,7 @@ mod tests {
         };
         for (name, expected) in [
             ("gone", None),
-            // The kind is not served any more, and the watch told of the deletion.
+            // The kind is not served any more, and the watch showed the deletion.
             ("deleted", None),
             ("unserved", Some("unserved Older")),
             ("forbidden", None),

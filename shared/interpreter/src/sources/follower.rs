@@ -1,4 +1,4 @@
-//! Follows the objects of a kind that hold interpreters, and feeds [`Interpreters`].
+//! Follows the objects of a kind that hold interpreters, and updates [`Interpreters`].
 //!
 //! Answers of the interpreters count only once it is known which objects there are: from the first
 //! complete list on, or since [`readable`](super::readable) says that there are none. While the
@@ -43,7 +43,7 @@ impl<K: Holder> Follower<K> {
         &self.informer
     }
 
-    /// Has failures of interpreters told by an event on their object.
+    /// Has failures of interpreters reported by an event on their object.
     pub fn report_failures(&self, events: &Events) {
         let (informer, events) = (self.informer.clone(), events.clone());
         self.interpreters.on_failure(move |failed| {

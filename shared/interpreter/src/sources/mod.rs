@@ -1,4 +1,4 @@
-//! Follows the users' interpreters, which are objects of the fleet API, and feeds
+//! Follows the users' interpreters, which are objects of the fleet API, and updates
 //! [`Interpreters`](crate::Interpreters).
 
 mod confirmed;

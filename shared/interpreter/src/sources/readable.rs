@@ -56,7 +56,7 @@ impl Refusal {
     }
 }
 
-/// Waits until the objects can be listed. A refusal that lasts is told to `refused` with its
+/// Waits until the objects can be listed. A refusal that lasts is passed to `refused` with its
 /// reason, once until it is another one or the API gives another answer; `none` is called each time
 /// that the API does not serve the kind.
 pub(crate) async fn until_readable<K: Clone + Debug + DeserializeOwned>(

@@ -98,7 +98,7 @@ impl Client {
     /// Sends a question and returns the body of a successful response, to be read.
     async fn exchange(&self, body: Bytes, deadline: Duration) -> Result<Incoming, Fault> {
         let broken = |error: &dyn std::error::Error| Fault::Connection(words(error));
-        // The API machinery tells a webhook its deadline so.
+        // The API machinery passes a webhook its deadline so.
         let target = format!("{}?timeout={}s", self.uri.path(), deadline.as_secs());
         let mut parts = self.uri.clone().into_parts();
         parts.path_and_query = Some(target.parse().map_err(|error| broken(&error))?);

@@ -180,7 +180,7 @@ pub(super) fn malformed(text: &str) -> Fault {
 pub(super) const QUOTED: usize = 200;
 
 /// Returns the beginning of a foreign text, in one line and without characters that are not seen:
-/// they may hide what stands there, or turn it around.
+/// they may hide what is there, or reverse it.
 pub(super) fn shortened(text: &str) -> String {
     let is_unseen = |one: char| {
         matches!(one, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'

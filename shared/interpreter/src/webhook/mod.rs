@@ -10,8 +10,8 @@
 //!   Where the object changes faster than that, the answer about an earlier version counts.
 //! * Each webhook has a queue of its own ([`mod@queue`]), limited in memory and in requests at a
 //!   time; among them those about one kind and operation, so that none leaves nothing for others. A
-//!   question for which the queue has no room is not kept: the caller is woken up when its turn
-//!   comes, and nothing is lost.
+//!   question for which the queue has no room is not kept: the caller is woken up when there is
+//!   room, and nothing is lost.
 //! * A webhook that fails for several objects in a row is not asked about that kind and operation
 //!   for a while ([`breaker`]).
 //! * Each request has the deadline of its webhook, and an answer has a largest size ([`client`]).
@@ -187,9 +187,9 @@ impl Webhooks {
         self.state.lock().retain(hooks);
     }
 
-    /// Sends questions until shutdown, and then wakes up whoever waits. `tell` gets what waits for
-    /// too long, again and again. Runs once.
-    pub(crate) async fn run(&self, shutdown: CancellationToken, tell: impl Fn(&Overdue)) {
+    /// Sends questions until shutdown, and then wakes up whoever waits. `report` gets what waits
+    /// for too long, again and again. Runs once.
+    pub(crate) async fn run(&self, shutdown: CancellationToken, report: impl Fn(&Overdue)) {
         let waiting = self.waiting.lock().take();
         let Some(mut waiting) = waiting else {
             return;
@@ -206,7 +206,7 @@ impl Webhooks {
                 Some(_) = running.join_next() => {}
                 _ = search.tick() => {
                     let overdue = self.state.lock().overdue(Instant::now());
-                    overdue.iter().for_each(&tell);
+                    overdue.iter().for_each(&report);
                 }
             }
         }
@@ -214,7 +214,7 @@ impl Webhooks {
     }
 }
 
-/// Sends a question when its turn has come, and records its end.
+/// Sends a question when it may be sent, and records its end.
 async fn exchange(state: Arc<Mutex<State>>, queued: Queued, send: Arc<Sending>) {
     let Queued {
         request,

@@ -39,7 +39,7 @@ pub(super) struct Object {
     since: Instant,
     /// Time of the last question.
     pub(super) asked_at: Instant,
-    /// The question that waits for its turn or is on the way.
+    /// The question that waits in the queue or is on the way.
     pub(super) asked: Option<InFlight>,
     pub(super) room: Room,
     /// Question about an earlier version, which has an answer.
@@ -47,7 +47,7 @@ pub(super) struct Object {
     failed: Option<Box<Failed>>,
 }
 
-/// A question that waits for its turn or is on the way.
+/// A question that waits in the queue or is on the way.
 pub(super) struct InFlight {
     pub(super) key: Key,
     /// Whether another version of the object was asked about meanwhile.

@@ -13,7 +13,7 @@ use serde_json::Value;
 const MOST_OPERATIONS: usize = 10_000;
 /// Most bytes that `copy` may add (the API server's limit).
 const MOST_COPIED: usize = 3 << 20;
-/// Elements that all operations together may move or look at: some tens of milliseconds.
+/// Elements that all operations together may move or read: some tens of milliseconds.
 const MOST_WORK: usize = 4_000_000;
 /// Bytes of the largest object: etcd's default limit for a request.
 const LARGEST_OBJECT: usize = 1536 * 1024;
@@ -99,7 +99,7 @@ pub(super) fn apply(object: &Value, operations: &Patch) -> Result<Value, String>
     }
 }
 
-/// Elements that the operations of a patch may still move or look at, beside those that they write.
+/// Elements that the operations of a patch may still move or read, beside those that they write.
 struct Work(usize);
 
 impl Work {

@@ -62,7 +62,7 @@ fn try_place(kib: u32, [about_the_kind, of_the_webhook]: &Rooms) -> Option<Place
     Some([try_part(about_the_kind)?, try_part(of_the_webhook)?])
 }
 
-/// A question for which there is no room yet. It is not kept: whoever asked waits, in turn.
+/// A question for which there is no room yet. It is not kept: whoever asked waits, in order.
 #[derive(Clone)]
 pub(super) struct ForRoom {
     pub(super) state: Arc<Mutex<State>>,
@@ -109,7 +109,7 @@ impl Default for Queue {
     }
 }
 
-/// A question with what tells it from others.
+/// A question with what distinguishes it from others.
 #[derive(Clone)]
 pub(super) struct Asking {
     pub(super) webhook: u64,
@@ -281,7 +281,7 @@ impl State {
     }
 
     /// Returns whether the question is not to be sent any more, because the webhook failed for
-    /// others while it waited for its turn.
+    /// others while it waited in the queue.
     pub(super) fn is_suspended(&self, asking: &Asking, now: Instant) -> bool {
         let queue = self.queues.get(&asking.webhook);
         let topic = queue.and_then(|queue| queue.topics.get(&asking.at));

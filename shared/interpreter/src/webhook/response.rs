@@ -18,7 +18,7 @@ use crate::{Answer, Operation, Replicas};
 pub(super) enum Said {
     /// Patch of the object that was sent.
     Patch(Patch),
-    /// Answer as it stands.
+    /// Answer as it is.
     Answer(Answer),
 }
 

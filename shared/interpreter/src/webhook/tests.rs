@@ -304,7 +304,7 @@ async fn an_answer_that_is_none_is_a_failure_with_its_reason() {
             "{text}"
         );
         assert!(error.retry_after().is_some());
-        // The failure stands for a while, and is not asked for again.
+        // The failure is kept for a while, and is not asked for again.
         assert!(one.health(&object("Widget", "w")).is_err());
         assert_eq!(server.asked(), 1);
     }

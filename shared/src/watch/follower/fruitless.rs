@@ -1,8 +1,8 @@
-//! Watches of which nothing is heard, and what is done instead.
+//! Watches that send nothing, and what is done instead.
 //!
-//! Who asks for the changes since a version again and again never hears of one where something on
+//! Who asks for the changes since a version again and again never gets one where something on
 //! the way (a proxy, a load balancer) cuts each stream before it says anything. What is cut after a
-//! while is asked for in shorter watches, which the server ends itself: until its end a watch tells
+//! while is asked for in shorter watches, which the server ends itself: until its end a watch sends
 //! everything. Where that does not help, everything is listed.
 
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::watch::source::WatchError;
 
 /// How often in a row, and since when at least, a watch has to break before it has said anything.
-/// Then everything is listed, and again after each further break, until something is heard. A
+/// Then everything is listed, and again after each further break, until something comes. A
 /// server that is away for some seconds makes nobody list everything.
 const BREAKS: u32 = 3;
 const LASTS: Duration = Duration::from_secs(10);
@@ -23,7 +23,7 @@ const SHORTEST: Duration = Duration::from_secs(5);
 /// One part of so many by which a watch that ended as agreed makes the next one longer.
 const GROWTH: u32 = 50;
 
-/// How the watches of one collection fared of which nothing was heard.
+/// How the watches of one collection fared that sent nothing.
 #[derive(Debug)]
 pub(super) struct Fruitless {
     /// Those that broke, one after the other.
@@ -56,7 +56,7 @@ impl Fruitless {
         (self.breaks, self.since, self.is_list_due) = (0, None, false);
     }
 
-    /// Notes that a watch ended as agreed, so that there was nothing more to hear.
+    /// Notes that a watch ended as agreed, so that there was nothing more to come.
     pub(super) fn ended(&mut self) {
         self.heard();
         self.next = (self.next + self.next / GROWTH).min(self.agreed);

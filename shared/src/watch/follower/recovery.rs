@@ -1,4 +1,4 @@
-//! Pauses after errors, and what is told of errors that last.
+//! Pauses after errors, and what is reported of errors that last.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::watch::Followed;
 use crate::watch::source::WatchError;
 
 /// How long a refusal lasts, and how long an API that cannot be reached is away, before that is
-/// told. Both happen for a moment whenever a server starts.
+/// reported. Both happen for a moment whenever a server starts.
 pub(super) const REFUSED_PATIENCE: Duration = Duration::from_secs(5);
 const UNREACHABLE_PATIENCE: Duration = Duration::from_secs(30);
 /// How long a kind that was never read is left to the program's readiness, which names all such
@@ -59,7 +59,8 @@ impl<K: Followed> Follower<K> {
         });
         if let Some(lasts) = self.reminder.trouble(Instant::now()) {
             let words = self.trouble.is(&self.kind, stumble);
-            // What a program cannot read at its start is told by its readiness, once for all kinds.
+            // What a program cannot read at its start is reported by its readiness, once for all
+            // kinds.
             if self.trouble.was_followed() || lasts >= AFTER_THE_START {
                 tracing::warn!(resource = self.kind, ?lasts, "{words}");
             } else {

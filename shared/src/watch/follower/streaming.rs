@@ -40,7 +40,7 @@ impl<K: Followed> Follower<K> {
         }
     }
 
-    /// Tells the next line of a streaming list.
+    /// Returns the next line of a streaming list.
     pub(super) async fn stream(
         &mut self,
         lines: Incoming<K>,
@@ -168,7 +168,7 @@ impl Streaming {
 
 /// Returns what a refusal says about streaming lists; `None` where it says nothing about them. With
 /// its gate off a server answers 422, an older one or one behind a proxy another code of those;
-/// over an etcd that cannot tell its progress it answers 500 and says so. A missing right or kind
+/// over an etcd that cannot report its progress it answers 500 and says so. A missing right or kind
 /// concerns every list.
 pub(super) fn refuses_streaming(code: u16, message: &str) -> Option<Streaming> {
     match code {

@@ -46,7 +46,7 @@ fn short(news: FollowerEvent<ConfigMap>) -> String {
     }
 }
 
-/// Returns what is told of these lines of a streaming list.
+/// Returns what comes of these lines of a streaming list.
 async fn told(lines: &[String]) -> Vec<String> {
     let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
     let api: Api<ConfigMap> = Api::all(kube::Client::try_from(config).unwrap());
@@ -180,7 +180,7 @@ async fn only_an_answer_that_breaks_off_makes_the_next_list_come_in_pages() {
                 follower.next().await;
             }
         };
-        // A server that refuses gives no news: time passes until it has been asked often
+        // A server that refuses sends nothing: time passes until it has been asked often
         // enough.
         let _ = tokio::time::timeout(Duration::from_mins(1), follow).await;
         let requests = requests.lock();

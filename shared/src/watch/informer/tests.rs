@@ -271,7 +271,7 @@ fn bookmarks()
 }
 
 /// Returns a server that gives these answers to lists one after the other, the last of them ever
-/// after. Its first watch says that the history is over, the others tell these lines, and nothing
+/// after. Its first watch says that the history is over, the others send these lines, and nothing
 /// more for ever.
 fn attacked(answers: Vec<(u16, String)>, lines: &'static str) -> Api<ConfigMap> {
     use futures::StreamExt as _;

@@ -14,7 +14,7 @@ pub(in crate::watch) enum Found {
 /// Reason why a text is no list that can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(in crate::watch) enum NoList {
-    /// Something stands where JSON has nothing of the kind.
+    /// Something is where JSON has nothing of the kind.
     #[error("byte {0:?} stands where a list has none")]
     Unexpected(char),
     /// An object, or the list's metadata, is longer than anything that an API stores.
@@ -326,7 +326,7 @@ mod tests {
         assert!(found(&skipped, 7).is_ok(), "what is not wanted is not held");
     }
 
-    /// Checks every byte where an element may stand: each is used up, or refused.
+    /// Checks every byte where an element may be: each is used up, or refused.
     #[test]
     fn reading_goes_on_or_ends_whatever_stands_among_the_items() {
         for byte in 0..=u8::MAX {

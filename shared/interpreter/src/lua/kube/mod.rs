@@ -139,7 +139,7 @@ fn approximate(quantity: Quantity) -> f64 {
     nano as f64 / NANO as f64
 }
 
-/// Returns a pod template that a script handed over.
+/// Returns a pod template that a script passed.
 fn template(value: &LuaValue, marks: &Marks, budget: &Budget) -> mlua::Result<Value> {
     if !value.is_table() {
         return fail(format!(

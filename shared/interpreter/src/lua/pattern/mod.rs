@@ -11,7 +11,7 @@ use crate::lua::limits::Budget;
 const MAX_CAPTURES: usize = 32;
 /// Deepest recursion, as in Lua.
 const MAX_DEPTH: usize = 200;
-/// Steps between two looks at the budget.
+/// Steps between two checks of the budget.
 const STEPS: u32 = 256;
 const ESCAPE: u8 = b'%';
 

@@ -89,7 +89,7 @@ pub fn aggregate_status(
     now: Timestamp,
 ) -> Result<Option<Value>, Error> {
     let kind = Kind::of(template);
-    // Of these, no status is looked at.
+    // Of these, no status is read.
     let is_left_alone = match kind {
         Some(Kind::Job) => batch::is_finished(template)?,
         Some(Kind::Service) => !address::is_load_balancer(template)?,

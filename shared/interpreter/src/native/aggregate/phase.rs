@@ -41,8 +41,8 @@ pub(super) fn pod(
     Ok(Some(Value::Object(status)))
 }
 
-/// Returns the wanted status of a Pod without the containers of which an API server refuses to hear
-/// that they run: one that has ended and is not restarted runs no more, and the Pod of another
+/// Returns the wanted status of a Pod without the containers that an API server does not let run
+/// again: one that has ended and is not restarted runs no more, and the Pod of another
 /// cluster has containers of the same names. Once such a name is left out, it is free again.
 pub(super) fn accepted_pod(template: &Value, mut wanted: Map<String, Value>) -> Map<String, Value> {
     let policy = template["spec"]["restartPolicy"].as_str();

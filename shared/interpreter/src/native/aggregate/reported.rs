@@ -253,7 +253,7 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
-    /// Returns what is told of a template in clusters that report this, as it is stored then.
+    /// Returns what is reported of a template in clusters that report this, as it is stored then.
     fn told(template: &Value, wanted: Value, reports: &[Value], second: i64) -> Value {
         let members: Vec<_> = reports
             .iter()

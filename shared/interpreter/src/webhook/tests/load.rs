@@ -254,7 +254,7 @@ async fn many_more_questions_than_there_is_room_for_are_asked_in_order_and_looke
     let all = widgets.iter().map(|it| answered(&webhooks, &hook, it));
     let times: Vec<usize> = all.collect::<FuturesUnordered<_>>().collect().await;
     assert_eq!(times.len(), OBJECTS);
-    // Those without room are called once, and look once more for the answer.
+    // Those without room are called once, and ask once more for the answer.
     let looks: usize = times.iter().sum();
     assert!(looks <= 3 * OBJECTS, "{looks} looks at {OBJECTS} objects");
     let order = order.lock();
@@ -401,7 +401,7 @@ async fn a_suspended_webhook_that_answers_again_is_asked_about_all_at_once() {
         assert!(matches!(ask(widget), Asked::Pending(_)));
     }
     tokio::time::sleep(Duration::from_secs(2)).await;
-    // Those that waited for their turn were not sent.
+    // Those that waited in the queue were not sent.
     assert!(asked.load(Ordering::Relaxed) <= 6);
     let Asked::Failed(failure) = ask(&widgets[19]) else {
         panic!("it is suspended");
