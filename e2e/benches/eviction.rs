@@ -75,8 +75,8 @@ fn object(number: usize) -> Value {
     })
 }
 
-/// Tells an eviction evictor of so many workloads on one cluster that fails, and takes them out
-/// again.
+/// Gives an evictor so many workloads on one cluster that fails, and takes them
+/// out again.
 fn queue(evictions: usize) -> anyhow::Result<()> {
     let mut table = Table::new(format!(
         "eviction queue: {evictions} workloads on one failed cluster of {CLUSTERS}"

@@ -1,5 +1,5 @@
-//! Kills the product's processes at random moments of failovers, and looks for workloads that are
-//! lost or doubled.
+//! Kills the product's processes at random moments of failovers, and searches for workloads that
+//! are lost or doubled.
 //!
 //! With the binaries as they are shipped:
 //!

@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 const WORKS: &str = "karmada-es-m1";
 /// How long anything may take before the benchmark gives up.
 const PATIENCE: Duration = Duration::from_mins(5);
-/// How often states are looked at.
+/// How often states are checked.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Time in which what an outage leaves behind is done: reports, retries that were waiting,
 /// connections that close.
@@ -242,7 +242,7 @@ impl Scene {
         })
     }
 
-    /// Waits until an agent has looked at every Work since its start; the time that took.
+    /// Waits until an agent has compared every Work since its start; the time that took.
     async fn looked_at(&self, port: u16) -> anyhow::Result<Duration> {
         let all = || {
             let seen = scrape(port).map_or(0.0, |text| {

@@ -35,7 +35,7 @@ spec:
 ";
 
 /// Checks that a control plane leads there although admission is asked before a server finds that a
-/// name is taken: whoever creates what exists is told that it is denied, and not that it exists.
+/// name is taken: whoever creates what exists learns that it is denied, and not that it exists.
 #[tokio::test]
 async fn a_control_plane_leads_where_namespaces_exist_and_nobody_may_create_any() {
     let bed = TestBed::fleet("no-namespaces").await.unwrap();

@@ -29,7 +29,7 @@ fn candidate(identity: &str) -> Candidate {
     }
 }
 
-/// Starts a proxy that tunnels what it is asked to (HTTP CONNECT), and tells whereto.
+/// Starts a proxy that tunnels what it is asked to (HTTP CONNECT), and says whereto.
 async fn tunnels() -> (u16, mpsc::UnboundedReceiver<String>) {
     use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -1,4 +1,4 @@
-//! How fast workloads leave failed clusters, when nothing leaves at all, and what people are told.
+//! How fast workloads leave failed clusters, when nothing leaves at all, and what is reported.
 
 use std::time::Duration;
 

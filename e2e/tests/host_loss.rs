@@ -81,7 +81,7 @@ fn group(member: &str) -> String {
     format!("agents-{member}")
 }
 
-/// Starts an agent that is told of the first host alone.
+/// Starts an agent that knows the first host alone.
 async fn agent(first: &TestBed, member: &MemberApi) -> Task {
     let name = &member.name;
     let group = group(name);
@@ -235,7 +235,7 @@ async fn a_promoted_standby_is_obeyed_and_keeps_what_it_does_not_know_and_the_fo
         promoted.elapsed()
     );
 
-    // What was written since the snapshot is kept and told.
+    // What was written since the snapshot is kept and reported.
     let told = |it: &Cluster| {
         let condition = it.condition("ObjectsWithoutWork");
         condition.is_some_and(|it| it.status == "True" && it.message.contains("default/after"))

@@ -51,7 +51,7 @@ metadata: {name: worker}
     ),
 ];
 
-/// What kubectl is told, and a part of what it says; of its complaint where it is to fail.
+/// Arguments of kubectl, and a part of what it says; of its complaint where it is to fail.
 const WALK: &[(&str, Result<&str, &str>)] = &[
     (
         "create -f cluster.yaml",

@@ -36,12 +36,13 @@ const SHARED: Floors = &[
     &["taints"],
     &["selectors"],
     &["work_status"],
-    // `watch` reads pods as `capacity` counts them, and `capacity` is fed by events of `watch`.
+    // `watch` reads pods as `capacity` counts them, and `capacity` takes in events of `watch`.
     &["queue"],
     &["capacity", "watch"],
     &["controller"],
     &["certificate"],
-    // A client tells by events that it has no credentials any more; events are written by clients.
+    // A client reports by events that it has no credentials any more; events are written by
+    // clients.
     &["client", "events"],
     &["fleet_id"],
     &["check", "self_report"],
@@ -229,7 +230,7 @@ const APISERVER: Floors = &[
     &["testing"],
 ];
 
-/// Oracles know the history alone, and what features stand in it; faults and the network need each
+/// Oracles know the history alone, and what features are in it; faults and the network need each
 /// other's words.
 const SIMULATION: Floors = &[
     &["history"],
@@ -303,7 +304,7 @@ fn layers_of_kubectl_point_one_way() {
 }
 
 /// Checks that the driver of the fuzz targets uses nothing of the product: it is a dev-dependency
-/// of what it feeds.
+/// of what it updates.
 #[test]
 fn the_fuzz_driver_uses_nothing_of_the_product() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz");

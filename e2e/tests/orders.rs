@@ -217,7 +217,7 @@ async fn a_pause_in_the_middle_stops_within_a_second_outlives_a_restart_and_resu
     .await;
 }
 
-/// Checks what the other commands tell in the middle of a drain that is paused.
+/// Checks what the other commands print in the middle of a drain that is paused.
 async fn looked_at(fleet: &HeartbeatFleet, waits: &str) -> anyhow::Result<()> {
     let drain = ["drain", "member1", "--wait", "--timeout=1s"];
     let told = muster(fleet, &drain).await;

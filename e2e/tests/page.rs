@@ -29,7 +29,7 @@ const BROWSERS: [&str; 4] = [
     "chromium-browser",
     "google-chrome",
 ];
-/// Time that passes for the page while the browser looks at it, in milliseconds.
+/// Time that passes for the page while the browser shows it, in milliseconds.
 const LOOK: &str = "--virtual-time-budget=4000";
 
 /// Serves the page while something is done with its address.
@@ -185,7 +185,7 @@ fn browser() -> Option<PathBuf> {
     found
 }
 
-/// Runs a browser that looks at an address, and returns what it prints.
+/// Runs a browser that opens an address, and returns what it prints.
 async fn looked(browser: &PathBuf, more: &[&str], url: &str) -> anyhow::Result<String> {
     let mut command = tokio::process::Command::new(browser);
     command
@@ -255,7 +255,7 @@ async fn a_browser_shows_the_silent_cluster_first_and_in_words() {
     .await;
 }
 
-/// Returns the part of a document that tells the story its address names.
+/// Returns the part of a document that shows the story its address names.
 fn story(dom: &str) -> anyhow::Result<&str> {
     let (_, story) = dom.split_once("id=\"story\"").context("a story")?;
     let (story, _) = story.split_once("</section>").context("its end")?;

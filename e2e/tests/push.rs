@@ -93,7 +93,7 @@ impl Bench {
         create::<PropagationPolicy>(&self.here(), policy).await;
     }
 
-    /// Changes the Cluster of `m1`, so that the control plane looks at it again.
+    /// Changes the Cluster of `m1`, so that the control plane reconciles it again.
     async fn look(&self, mark: &str) {
         let label = json!({ "metadata": { "labels": { "look": mark } } });
         merge(&self.clusters(), "m1", label).await;

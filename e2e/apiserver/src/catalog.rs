@@ -1,5 +1,5 @@
 //! The built-in kinds that the embedded API serves: names, scope, verbs and subresources, as
-//! discovery tells them.
+//! discovery has them.
 
 /// What a request may do to most kinds, in the order discovery lists it.
 const ALL: &[&str] = &[

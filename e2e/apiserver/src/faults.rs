@@ -129,7 +129,7 @@ impl Faults {
         self.connections.lock().clone()
     }
 
-    /// Tells of changes.
+    /// Notifies of changes.
     pub fn subscribe(&self) -> watch::Receiver<Vec<(Scope, Effect)>> {
         self.active.subscribe()
     }

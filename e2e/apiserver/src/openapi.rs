@@ -1,4 +1,4 @@
-//! OpenAPI documents for kubectl: v3 tells which kinds are served, and that their patches validate
+//! OpenAPI documents for kubectl: v3 says which kinds are served, and that their patches validate
 //! fields; v2 is empty. No type is described, so that `kubectl explain` finds nothing.
 
 use std::sync::Arc;
@@ -52,8 +52,8 @@ pub fn wants_protobuf(headers: &HeaderMap) -> bool {
 }
 
 /// Returns the document at `/openapi/v2` in protobuf (message `openapi.v2.Document`): title and
-/// version, no schemas. kubectl looks there for kinds that it did not find in v3, so that it learns
-/// that there are none and says `no matches for kind`.
+/// version, no schemas. kubectl searches there for kinds that it did not find in v3, so that it
+/// learns that there are none and says `no matches for kind`.
 pub fn v2_protobuf() -> Vec<u8> {
     let text = |number: u8, bytes: &[u8]| -> Vec<u8> {
         // A length below 128 is one byte.
@@ -77,7 +77,7 @@ const FORMS: [&str; 3] = [
     "application/merge-patch+json",
 ];
 
-/// Returns the path in which kubectl looks for a kind, and what may be done there: a patch, with
+/// Returns the path in which kubectl searches for a kind, and what may be done there: a patch, with
 /// its parameters and forms, or a creation where there are no patches. kubectl asks it whether
 /// patches validate fields and merge strategically.
 fn operations(resource: &Resource) -> (String, Value) {

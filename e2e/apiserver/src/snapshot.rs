@@ -36,7 +36,7 @@ impl Snapshot {
     }
 
     /// Writes the objects into a server that has begun, in place of those of the same names, and
-    /// tells its controllers, as if they had listed them.
+    /// notifies its controllers, as if they had listed them.
     pub(crate) fn restore(&self, server: &Server) -> Result<(), serde_json::Error> {
         use serde::ser::Error as _;
         let mut restored = Vec::new();

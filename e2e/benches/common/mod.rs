@@ -162,7 +162,7 @@ impl Table {
     }
 }
 
-/// Returns a figure with three significant digits, as far as they stand behind the point.
+/// Returns a figure with three significant digits, as far as they are behind the point.
 fn short(figure: f64) -> String {
     let size = figure.abs();
     if size >= 100.0 || figure.fract() == 0.0 {
@@ -194,7 +194,7 @@ pub fn binary(scratch: &Scratch, given: Option<&Path>) -> anyhow::Result<PathBuf
     Ok(script)
 }
 
-/// Waits until something is so, looking every `pause`; the time that took.
+/// Waits until something is so, checking every `pause`; the time that took.
 pub async fn until(
     what: &str,
     patience: Duration,

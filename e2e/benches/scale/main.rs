@@ -439,7 +439,7 @@ impl Fleet {
         self.works.get(&names::execution_namespace(cluster), &work)
     }
 
-    /// Waits until each of some workloads is as wanted, and looks at none again that was.
+    /// Waits until each of some workloads is as wanted, and checks none again that was.
     async fn each(
         &self,
         what: &str,

@@ -3,14 +3,14 @@
 use std::time::{Duration, Instant};
 
 /// Returns the time of the processor that an execution took on this thread: the clock on the wall
-/// would count what other processes do. The time is `None` where the system does not tell it.
+/// would count what other processes do. The time is `None` where the system does not say it.
 fn processor_time() -> Option<Duration> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     let nanoseconds = text.split_ascii_whitespace().next()?.parse().ok()?;
     Some(Duration::from_nanos(nanoseconds))
 }
 
-/// Measures how long something takes: by the processor's time where the system tells it.
+/// Measures how long something takes: by the processor's time where the system says it.
 pub(crate) fn measure(run: impl FnOnce()) -> Duration {
     let (start, wall) = (processor_time(), Instant::now());
     run();

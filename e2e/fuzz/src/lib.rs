@@ -1,4 +1,4 @@
-//! Feeds a parser with inputs that are mutated from a kept corpus.
+//! Gives a parser inputs that are mutated from a kept corpus.
 //!
 //! A target is a function that reads bytes, checks what it got, and panics where a promise does not
 //! hold: that reading ends, that what is printed is read as the same, that a second reader agrees.
@@ -289,7 +289,7 @@ fn fresh_seed(fresh: bool) -> u64 {
     if fresh { nanoseconds() } else { SEED }
 }
 
-/// Returns the kind of an outcome: its text without digits, and without what stands between
+/// Returns the kind of an outcome: its text without digits, and without what is between
 /// quotation marks.
 fn class(outcome: &str) -> String {
     const LONGEST: usize = 120;

@@ -72,7 +72,7 @@ pub struct Gap {
     pub what: String,
 }
 
-/// Watches from its creation on; every change that any member's API tells is looked at.
+/// Watches from its creation on; every change that any member's API shows is checked.
 #[derive(Clone, Default)]
 pub struct Continuity {
     gaps: Arc<Mutex<Vec<Gap>>>,

@@ -1,4 +1,4 @@
-//! How the fleet looks on a terminal: a table of clusters and workloads under a headline. Pure:
+//! The fleet on a terminal: a table of clusters and workloads under a headline. Pure:
 //! values in, lines out.
 
 use std::collections::BTreeSet;
@@ -72,11 +72,11 @@ const COLUMNS: [(&str, usize); 6] = [
     ("SHOP 2 OF 4", 15),
     ("SETTINGS", 10),
 ];
-/// Lines of news on the screen.
+/// Lines of events on the screen.
 pub const NEWS_LINES: usize = 8;
 
 /// Returns the lines of the screen: at most one less than the terminal has rows, because a table
-/// that is taller cannot be drawn over itself. News go first.
+/// that is taller cannot be drawn over itself. Events go first.
 pub fn draw(scene: &Scene<'_>, palette: Palette, rows: usize) -> Vec<String> {
     let height = rows.saturating_sub(1);
     let news_lines = NEWS_LINES.min(height.saturating_sub(6 + scene.picture.clusters.len()));

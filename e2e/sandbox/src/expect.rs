@@ -54,7 +54,7 @@ fn goes_along(picture: &Picture) -> Verdict {
     })
 }
 
-/// Checks that the control plane has noticed that it hears nothing of the victim.
+/// Checks that the control plane has noticed that the victim is silent.
 pub fn unknown(picture: &Picture) -> Verdict {
     let victim = picture.clusters.get(VICTIM).cloned().unwrap_or_default();
     ensure(victim.ready == "Unknown", || {

@@ -180,7 +180,7 @@ impl Drop for Place {
     }
 }
 
-/// Members that a table on a usual terminal has room for; more are told in lines.
+/// Members that a table on a usual terminal has room for; more are printed in lines.
 const TABLE_MEMBERS: u8 = 12;
 
 async fn start(run: &Run, place: &Place, screen: &Screen) -> anyhow::Result<Arc<Fleet>> {
@@ -258,7 +258,7 @@ async fn demonstrate(run: Run) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Tells the story; `false` when it did not end as expected.
+/// Plays the story; `false` when it did not end as expected.
 async fn tell(run: &Run, place: &Place, screen: &Screen) -> anyhow::Result<bool> {
     let fleet = start(run, place, screen).await?;
     let following = screen.follow(&fleet.observer);

@@ -19,7 +19,7 @@ const TICK: Duration = Duration::from_millis(500);
 /// The shortest time between two drawings: quicker is not seen, and costs the fleet its CPU.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Where the story is told.
+/// Where the story is printed.
 #[derive(Clone)]
 pub struct Screen {
     inner: Arc<Mutex<Inner>>,
@@ -27,7 +27,7 @@ pub struct Screen {
     manner: Manner,
 }
 
-/// How the story is told.
+/// How the story is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Manner {
     /// A table that is drawn over itself.
@@ -184,7 +184,7 @@ impl Screen {
         self.redraw(&mut inner);
     }
 
-    /// Prints a line with its time, where lines are how the story is told.
+    /// Prints a line with its time, where the story is printed in lines.
     fn stamp(&self, inner: &Inner, line: &str) {
         if self.manner != Manner::Plain {
             return;

@@ -37,7 +37,7 @@ pub enum Failure {
     Gap(String),
 }
 
-/// A story in progress: each chapter may be told once, in order.
+/// A story in progress: each chapter may be played once, in order.
 pub struct Story {
     fleet: Arc<Fleet>,
     screen: Screen,
@@ -68,8 +68,8 @@ impl Story {
             .observer
             .await_that("all members are ready", JOINING * fleet.patience, joined)
             .await?;
-        // What the API tells us now the control plane may see a moment later: a workload that is
-        // placed while a member still looks unready is not placed there, and stays where it is.
+        // What the API shows us now the control plane may see a moment later: a workload that is
+        // placed while a member still seems unready is not placed there, and stays where it is.
         fleet
             .observer
             .holds_for("all members stay ready", SETTLING, joined)

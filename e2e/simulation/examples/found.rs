@@ -1,5 +1,5 @@
 //! Prints the plan that finds a bug, by its name; without a name, each name with the oracle that
-//! tells of it.
+//! reports it.
 
 use muster_simulation::found;
 

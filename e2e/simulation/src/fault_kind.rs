@@ -96,7 +96,7 @@ pub enum FaultKind {
         /// The server.
         api: Api,
     },
-    /// Each watch tells nothing for a while and then ends as one that is too old: what happened
+    /// Each watch sends nothing for a while and then ends as one that is too old: what happened
     /// meanwhile is never seen as an event.
     Miss {
         /// Whose.
@@ -109,7 +109,7 @@ pub enum FaultKind {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         plural: Option<String>,
     },
-    /// Each watch tells one piece twice.
+    /// Each watch sends one piece twice.
     Repeat {
         /// Whose.
         actor: Actor,
@@ -133,7 +133,7 @@ pub enum FaultKind {
         /// How many pieces of an answer have such an object, their first.
         share: u16,
     },
-    /// Numbers that an API tells of the status of objects and of the room of nodes are nonsense.
+    /// Numbers that an API returns in the status of objects and of the room of nodes are nonsense.
     /// When it is over, watches end as too old, as with [`FaultKind::Garble`].
     Nonsense {
         /// Who reads them.

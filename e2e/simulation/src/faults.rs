@@ -239,7 +239,7 @@ impl Faults {
         piece
     }
 
-    /// Returns whether a watch that has nothing to tell is to break or to end, which it did not
+    /// Returns whether a watch that has nothing to send is to break or to end, which it did not
     /// yet.
     pub fn ends(&self, actor: &Actor, api: &Api, kind: &str, seen: &[u64]) -> bool {
         let active = self.active.lock();

@@ -62,7 +62,7 @@ pub enum Feature {
     Aggregate,
     /// The policy selects clusters by a label.
     Select,
-    /// The workload has a priority by which it waits for its turn.
+    /// The workload has a priority by which it waits in the queue.
     SchedulePriority,
     /// The workload is placed anew by a WorkloadRebalancer.
     Rebalance,

@@ -17,7 +17,7 @@ use crate::scenarios::{quiet, replicate, short_failover};
 pub struct Found {
     /// The bug's name: that in the reviews, or a word for one that random seeds found.
     pub name: &'static str,
-    /// The oracle that tells of it; empty for a bug by which the program does not come to an end.
+    /// The oracle that reports it; empty for a bug by which the program does not come to an end.
     pub oracle: &'static str,
     /// The plan.
     pub plan: Plan,

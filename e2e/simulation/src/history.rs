@@ -1,9 +1,9 @@
 //! The history of a simulation: what happened, in order, with the time of each.
 //!
 //! A history is appended to and never edited. It holds the requests that change an API, whatever
-//! came of them, and the truth of the world that no API object tells: which process ran, which
+//! came of them, and the truth of the world that no API object has: which process ran, which
 //! network was cut, what a person did. Each entry has one line of canonical JSON, whose keys are in
-//! order because the fields of the types stand in that order here, and the digest of a history is
+//! order because the fields of the types are in that order here, and the digest of a history is
 //! that of its lines, so that two runs of a seed can be compared.
 
 use std::fmt::{self, Display, Formatter};
@@ -37,7 +37,7 @@ pub struct Entry {
 pub enum Event {
     /// A request to change an API.
     Request(Request),
-    /// An event that no API tells.
+    /// An event that no API shows.
     World(World),
 }
 
@@ -126,7 +126,7 @@ pub enum Verb {
     Delete,
 }
 
-/// A kind of object as it stands in paths.
+/// A kind of object as it is in paths.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Resource {
     /// API group; empty for core.
@@ -152,7 +152,7 @@ pub enum Outcome {
     Lost,
 }
 
-/// An event of the world: the truth that no API object tells.
+/// An event of the world: the truth that no API object has.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum World {
@@ -172,7 +172,7 @@ pub enum World {
     },
     /// A process started.
     Started(Process),
-    /// A process ended: killed, or told to stop.
+    /// A process ended: killed, or asked to stop.
     Stopped {
         /// Whether it was killed, so that it could not finish anything.
         killed: bool,

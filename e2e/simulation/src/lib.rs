@@ -4,7 +4,7 @@
 //! * [`history`] holds what happened: each request to an API with the object before and after, and
 //!   each event of the world (faults, processes, networks, steps of people). The same seed gives
 //!   the same history, which its digest shows.
-//! * [`oracle`] checks a history. An oracle is a pure fold: it is shown entry after entry and tells
+//! * [`oracle`] checks a history. An oracle is a pure fold: it is shown entry after entry and says
 //!   violations. It knows the promises of the README and no code of the product.
 //! * [`people`] draws fleets, and what users and operators do to them.
 //! * [`feature`] names what people may set and order, [`design`] says which of it a seed draws, and

@@ -20,7 +20,7 @@ pub type Meeting = (Feature, Feature, String);
 /// Name of the state in which no fault lasts.
 pub const NO_FAULT: &str = "none";
 
-/// Meetings that a table has to tell of each pair at the least.
+/// Meetings that a table has to have of each pair at the least.
 pub const ENOUGH: u64 = 10;
 
 /// Rare pairs of a fault that are named in a summary; the file of all counts has the others.

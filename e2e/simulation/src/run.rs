@@ -30,7 +30,7 @@ pub struct Report {
     pub faults: BTreeMap<String, u64>,
     /// Who has watched which kinds of which servers.
     pub watches: Vec<Watch>,
-    /// Writes of each process in the busy phase that carry out or tell decisions.
+    /// Writes of each process in the busy phase that carry out or report decisions.
     pub decisions: Vec<(Process, u64)>,
     /// How often each pair of features met.
     #[serde(default)]
@@ -57,7 +57,7 @@ impl Display for Report {
 /// A promise that was not kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Violation {
-    /// The oracle that tells.
+    /// The oracle that reports it.
     pub oracle: String,
     /// When, which object and what is wrong.
     pub text: String,
@@ -91,7 +91,7 @@ pub fn run(plan: Plan) -> anyhow::Result<(Report, History)> {
         .map_err(|_| anyhow::anyhow!("the simulation panicked"))?
 }
 
-/// Violations that a report tells, one of each oracle about an object.
+/// Violations that a report names, one of each oracle about an object.
 const MOST_VIOLATIONS: usize = 50;
 
 /// Bytes of the stack of a simulation: futures of debug builds are large.

@@ -3,7 +3,7 @@
 //! Real processes against APIs over TCP. In each round a member is cut off from the fleet, its
 //! workloads move, and it returns; all the while processes are killed and started again at once.
 //! Kills come after a random number of changes, or after a random time. At each change of a binding
-//! or of a member the [`oracle`] looks for workloads that are lost or doubled, and at the end of
+//! or of a member the [`oracle`] searches for workloads that are lost or doubled, and at the end of
 //! each round it demands that everything runs just where it is placed.
 //!
 //! The simulation (`e2e/simulation`) kills at every API call, in virtual time; here the programs
@@ -60,7 +60,7 @@ pub struct Options {
     /// What the random choices follow from. The moments of real processes do not: the same seed
     /// gives the same choices, not the same history.
     pub seed: u64,
-    /// Is told what happens, a line at a time.
+    /// Gets what happens, a line at a time.
     pub tell: fn(&str),
 }
 

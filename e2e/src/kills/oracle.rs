@@ -26,7 +26,7 @@ pub fn lost(scene: &Scene) -> Vec<String> {
 }
 
 /// Workloads that have more in the members that can be reached than their policy asks for. What the
-/// member that failed still has does not count: it cannot be told. Those that have to leave a
+/// member that failed still has does not count: it cannot be known. Those that have to leave a
 /// second member have their old copy there until the new one runs, and are not judged.
 pub fn doubled(scene: &Scene, failed: &str, disturbed: &BTreeSet<Key>) -> Vec<String> {
     let excess = |(key, workload): (&Key, &Workload)| {

@@ -22,9 +22,9 @@ const REST: Duration = Duration::from_secs(30);
 /// A fleet that writes nothing for so long has come to rest.
 const QUIET: Duration = Duration::from_secs(6);
 /// How long nothing may be written until the fleet counts as settled: longer than the 30 s after
-/// which policies are told what the fleet lacks.
+/// which policies report what the fleet lacks.
 const SETTLED: Duration = Duration::from_secs(33);
-/// How often it may be looked at until it has.
+/// How often it may be checked until it has.
 const LOOKS: usize = 4;
 
 fn settings() -> Settings {

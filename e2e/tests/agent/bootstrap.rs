@@ -1,5 +1,5 @@
 //! An agent with a bootstrap kubeconfig whose request waits for somebody's approval. The whole way
-//! with tokens and the control plane is told by the tests of registration.
+//! with tokens and the control plane is tested by the tests of registration.
 
 use std::time::Duration;
 

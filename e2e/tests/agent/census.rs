@@ -194,7 +194,7 @@ async fn pods_are_counted_alike_from_every_server() {
         let touch = Arc::new(Freshness::new(Timestamp::now()));
         let mut events = pin!(compact_events(&api, every, touch));
         counted(&mut events, "300m", 3).await;
-        // `counted` begins a census anew: these are what the watch alone tells.
+        // `counted` begins a census anew: these are what the watch alone shows.
         pods.put(small_pod("d", "1")).unwrap();
         pods.put(small_pod("a", "500m")).unwrap();
         counted(&mut events, "1500m", 2).await;
@@ -256,8 +256,8 @@ async fn protobuf_that_cannot_be_read_is_read_as_json_from_then_on() {
     }
 }
 
-/// Checks that numbers that stand still are told: the member answers its probes, so nothing else
-/// would tell it.
+/// Checks that numbers that do not change any more are reported: the member answers its probes, so
+/// nothing else would show it.
 #[tokio::test]
 async fn pods_that_cannot_be_followed_are_told_with_their_age_while_the_last_counts_stay() {
     let bench = Bench::start().await;

@@ -5,8 +5,8 @@ use serde_json::json;
 
 use crate::agent::bench::{Bench, deployment, until};
 
-/// Checks that what cannot be interpreted is told: a member may hold what its schema would not let
-/// in today.
+/// Checks that what cannot be interpreted is reported: a member may hold what its schema would not
+/// let in today.
 #[tokio::test]
 async fn what_cannot_be_interpreted_is_told_in_an_event_and_the_last_report_stays() {
     let (bench, _agent) = Bench::with_agent().await;

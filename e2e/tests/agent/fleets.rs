@@ -37,7 +37,7 @@ async fn refused(bench: &Bench, name: &str, words: &str) -> Work {
     .await
 }
 
-/// Waits until the fleet was told something for this reason.
+/// Waits until an event in the fleet has this reason.
 async fn told(bench: &Bench, namespace: &str, reason: &str) -> Event {
     let events: Api<Event> = Api::namespaced(bench.fleet_client.clone(), namespace);
     event(&events, &format!("reason={reason}"), "").await
@@ -360,7 +360,7 @@ async fn the_account_that_one_fleet_made_is_neither_used_nor_taken_back_by_anoth
     }
     agent.stop().await.unwrap();
 
-    // It does not want them any more. The account that bears its own id shows that it looked.
+    // It does not want them any more. The account that bears its own id shows that it checked.
     let mark = json!({"metadata": {"annotations": {MARK: id(&second).await}}});
     merge(&accounts, "karmada-impersonator", &mark).await;
     let _agent = reporting(&second, "None");

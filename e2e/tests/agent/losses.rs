@@ -1,4 +1,4 @@
-//! What is told of objects that are gone, or going, and what is done about them.
+//! What is reported of objects that are gone, or going, and what is done about them.
 
 use kube::api::{Patch, PatchParams};
 use muster_e2e::apiserver::faults::{Effect, Scope};
@@ -145,7 +145,7 @@ async fn a_work_goes_when_its_object_and_the_pods_of_it_are_gone() {
     let message = applied(&work).unwrap().1;
     let begins = "Deployment default/web is being deleted in the member since ";
     assert!(message.starts_with(begins), "{message}");
-    // Another Work that comes and goes meanwhile tells that this one is not written again.
+    // Another Work that comes and goes meanwhile shows that this one is not written again.
     bench.apply("z", json!([config_map("z", "1")])).await;
     let now = bench.works().get("web").await.unwrap();
     assert_eq!(now.resource_version(), work.resource_version());

@@ -154,7 +154,7 @@ async fn a_running_agent_shows_how_each_of_its_parts_fares() {
         "muster_client_certificate_remaining_seconds{api=\"fleet\"}",
         "muster_objects_applied_total{kind=\"ConfigMap\",result=\"created\"} 1",
     ];
-    // Each part does its first round in its own time, of which nothing but the metrics tells.
+    // Each part does its first round in its own time, which nothing but the metrics shows.
     eventually("every part did its first round", async || {
         let text = scrape(agent.port).map_err(|error| error.to_string())?;
         let missing: Vec<_> = all.iter().filter(|it| !text.contains(**it)).collect();

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::agent::bench::{AGENT, Bench, config_map, deployment, until, value};
 use crate::agent::meter::Meter;
 
-/// How long an agent may take to look at all Works. Without lists and at 40 requests a second it
+/// How long an agent may take to compare all Works. Without lists and at 40 requests a second it
 /// takes longer.
 const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -43,7 +43,7 @@ async fn works(bench: &Bench, each: usize) -> Vec<String> {
     names
 }
 
-/// Waits until so many Works have been looked at successfully.
+/// Waits until so many Works have been compared successfully.
 async fn looked_at(meter: &Meter, works: f64) {
     let all = async {
         while meter.sum("muster_works_applied_total", &["result=\"success\""]) < works {

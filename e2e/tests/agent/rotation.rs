@@ -20,7 +20,7 @@ use muster_e2e::harness::test_bed::Task;
 const ROTATIONS: &str = "muster_certificate_rotations_total";
 const VALIDITY: &str = "muster_client_certificate_remaining_seconds";
 
-/// Starts an agent that looks at its certificate each second, and whose certificate has ten minutes
+/// Starts an agent that checks its certificate each second, and whose certificate has ten minutes
 /// left of a day.
 async fn start(bench: &Bench) -> (Task, String) {
     access::admit_to(Extra::Certificates, &bench.fleet_client, MEMBER, AGENTS)

@@ -43,7 +43,7 @@ async fn both_apis_may_restart_and_forget_their_history() {
     .await;
 }
 
-/// Checks that only a fresh look at the fleet decides when the member answers again. A Work is
+/// Checks that only a fresh list of the fleet decides when the member answers again. A Work is
 /// deleted while the member is silent, so its removal is pending in the agent; then the fleet goes
 /// away, and behind the agent's back the Work is made anew.
 #[tokio::test]
@@ -98,8 +98,8 @@ async fn a_returning_member_deletes_nothing_on_stale_knowledge() {
     );
 }
 
-/// Checks that an agent that lives tells a dead agent from a dead member, which look alike from
-/// afar, even if it starts only then.
+/// Checks that an agent that lives distinguishes a dead agent from a dead member, which seem alike
+/// from afar, even if it starts only then.
 #[tokio::test]
 async fn an_agent_that_starts_beside_a_silent_member_says_that_the_member_is_silent() {
     let bench = Bench::start().await;

@@ -33,7 +33,7 @@ pub fn control_plane_with(bench: &Bench, settings: Settings) -> Task {
     Task::start(|shutdown| muster_control_plane::run(settings, None, shutdown))
 }
 
-/// Creates a Cluster that stands for the member, and returns it.
+/// Creates a Cluster of the member, and returns it.
 async fn register(bench: &Bench, name: &str) -> Cluster {
     let namespaces: Api<Namespace> = Api::all(bench.member_client.clone());
     let id = namespaces.get("kube-system").await.unwrap().uid();

@@ -95,8 +95,8 @@ impl Server<'_> {
     async fn forget(&self) {
         match self.embedded {
             Some(running) => running.store().forget_history(),
-            // What is forgotten was there at the compaction before; that it is forgotten nobody
-            // tells.
+            // What is forgotten was there at the compaction before; that it is forgotten is not
+            // shown.
             None => tokio::time::sleep(COMPACTION * 4).await,
         }
     }

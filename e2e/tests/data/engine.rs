@@ -341,7 +341,7 @@ impl Engines {
 }
 
 impl State {
-    /// Notes if two members are told to be primary, or still are.
+    /// Notes if two members are ordered to be primary, or still are.
     fn check(&mut self, engine: Engine) {
         let all = self.held.iter().filter(|((_, of), _)| *of == engine);
         let all: Vec<_> = all.collect();

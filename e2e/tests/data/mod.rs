@@ -43,7 +43,7 @@ fn serve_engines(view: &View) -> Result<(), String> {
     Ok(())
 }
 
-/// Runs a fleet with the workload in one member, and hands over the name of that member.
+/// Runs a fleet with the workload in one member, and passes on the name of that member.
 async fn with_data(
     name: &str,
     edit: impl Fn(&str) -> String,

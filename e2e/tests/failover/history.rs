@@ -114,7 +114,7 @@ async fn a_control_plane_that_is_killed_twice_in_a_failover_leaves_a_complete_re
     play(Setting::named("history"), async |story: &Story| {
         story.cut()?;
         let control_plane = &story.fleet().control_plane;
-        // After the first write of a binding, and before the record can tell of it.
+        // After the first write of a binding, and before the record can have it.
         story
             .until("the first workload is leaving", |it| leaving(it, 1))
             .await?;

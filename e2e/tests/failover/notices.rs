@@ -29,7 +29,7 @@ use super::the_rest;
 
 /// Bytes of the key that signs.
 const KEY: [u8; 32] = [7; 32];
-/// Annotation of a record that says what the receiver was told.
+/// Annotation of a record that says what the receiver was sent.
 const TOLD: &str = "notices.failover.muster.io/pager";
 
 /// Address of the receiver, for the flags of the control plane.
@@ -114,7 +114,7 @@ async fn until(
     }
 }
 
-/// Waits until the record of the victim says that the receiver was told of a phase.
+/// Waits until the record of the victim says that the receiver was notified of a phase.
 async fn noted(story: &Story, phase: &str) -> anyhow::Result<()> {
     let api: Api<Failover> = Api::all(story.fleet().api.watch_client.clone());
     let all = api.list(&ListParams::default()).await?.items;

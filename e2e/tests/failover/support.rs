@@ -72,7 +72,7 @@ pub async fn scenario(setting: Setting, tell: impl AsyncFnOnce(&Story) -> Result
 /// Says that a scenario does not run, past the test harness, which shows the output of failed tests
 /// only.
 fn skip(name: &str, why: &str) {
-    // There is nobody to tell that nobody can be told.
+    // There is nobody to whom this could be reported.
     let _ = writeln!(std::io::stderr(), "SKIPPED {name}: {why}");
 }
 

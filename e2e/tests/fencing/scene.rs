@@ -163,7 +163,7 @@ impl Scene {
     pub async fn until(&self, what: &str, condition: impl Fn(&View) -> bool) -> anyhow::Result<()> {
         let patience = SOON * self.fleet.patience;
         let ask = |view: &View| {
-            // The change that ends the wait may be told to the other listener later.
+            // The change that ends the wait may come to the other listener later.
             note(&self.seen, view);
             if condition(view) {
                 return Ok(());
@@ -332,7 +332,7 @@ pub async fn fenced_in(fleet: &Fleet, name: &str) -> anyhow::Result<String> {
     Ok(cluster.name.clone())
 }
 
-/// Starts a second agent of the victim, which stands by. It has the network of the first one.
+/// Starts a second agent of the victim, which is the standby. It has the network of the first one.
 pub fn stand_by(scene: &Scene) -> anyhow::Result<Process> {
     let (directory, name) = (scene.fleet.directory(), &scene.victim);
     let file = |side: &str| directory.join(format!("kube/agent-{name}-{side}.kubeconfig"));

@@ -49,7 +49,7 @@ async fn what_holds_the_new_copy_back_is_told_although_others_write_the_status_m
             "clusters": [{ "name": "m2", "replicas": 1 }],
             "gracefulEvictionTasks": [{
                 "fromCluster": "m1", "reason": "Test", "producer": "test", "purgeMode": "Directly",
-                // Long enough ago for the removal to be told of.
+                // Long enough ago for the removal to be reported.
                 "creationTimestamp": (Timestamp::now() - SignedDuration::from_secs(60)).to_string(),
             }],
         } });

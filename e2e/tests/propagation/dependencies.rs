@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::propagation::bench::Bench;
 
-/// Waits until the binding of `web` tells whether it lacks something; returns the message.
+/// Waits until the binding of `web` says whether it lacks something; returns the message.
 async fn told(bench: &Bench, what: &str, status: &str) -> String {
     const KIND: &str = "DependenciesMissing";
     let bindings: Api<ResourceBinding> = bench.here();

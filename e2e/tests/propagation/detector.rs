@@ -1,6 +1,6 @@
 //! What the detector does where something is odd: copied claims, names that two objects share,
 //! kinds that cannot be listed, objects that cannot be read, restarts in between; and what it
-//! tells.
+//! reports.
 
 use std::collections::BTreeMap;
 

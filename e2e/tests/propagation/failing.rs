@@ -1,4 +1,5 @@
-//! Applications that fail while their clusters are well: what moves, what stays, and what is told.
+//! Applications that fail while their clusters are well: what moves, what stays, and what is
+//! reported.
 
 use http::StatusCode;
 use muster_e2e::apiserver::faults::{Effect, Scope};
@@ -67,7 +68,7 @@ async fn a_restart_does_not_start_the_clock_anew() {
     let _control_plane = bench.control_plane();
     binding(&bench, "it leaves", |binding| is_in(binding, there)).await;
     let told_of = said(&bench, "False", "ApplicationMoved").await;
-    // To the second, as it is told.
+    // To the second, as it is reported.
     let second = noted.split(['.', 'Z']).next().unwrap();
     let message = told(&told_of).unwrap().2;
     assert!(message.contains(second), "{message} does not say {noted}");

@@ -80,7 +80,7 @@ async fn a_job_that_has_completed_does_not_run_again_when_its_cluster_leaves_the
 }
 
 /// Checks that the Job is in no cluster that is gone, and in no other. Another workload has then
-/// been placed in the cluster that is left, so the Job has been looked at.
+/// been placed in the cluster that is left, so the Job has been reconciled.
 async fn is_nowhere(bench: &Bench, there: &str, witness: &str) {
     bench.deploy(witness).await;
     bench.place(witness, json!({})).await;
@@ -92,7 +92,7 @@ async fn is_nowhere(bench: &Bench, there: &str, witness: &str) {
     assert!(work.is_none(), "{witness}");
 }
 
-/// Returns whether the scheduler has dealt with a binding as it stands.
+/// Returns whether the scheduler has dealt with a binding as it is.
 fn confirmed(binding: &ResourceBinding) -> bool {
     Some(binding.status().scheduler_observed_generation) == binding.metadata.generation
 }

@@ -69,7 +69,7 @@ async fn a_policy_says_what_it_selects_what_is_placed_and_why_the_rest_is_not() 
     )
     .await;
 
-    // Another policy wants the same, and is told who has it.
+    // Another policy wants the same, and reports who has it.
     bench
         .place("late", json!({ "resourceSelectors": named("web") }))
         .await;

@@ -210,7 +210,7 @@ async fn a_member_with_workloads_stays_unless_that_is_forced() {
     let roles: Api<ClusterRole> = bench.all();
     assert!(roles.get_opt("muster:agent:m1").await.unwrap().is_some());
 
-    // No agent of this member was ever heard of: nobody could carry its removal out, so that it is
+    // No agent of this member ever reported: nobody could carry its removal out, so that it is
     // let go.
     let said = bench.at_fleet(&["unregister", "m1", "--force"]).await;
     assert!(said.is_ok(), "{said:?}");

@@ -52,7 +52,7 @@ pub struct Written<'a> {
     pub old: Option<&'a Value>,
 }
 
-/// Asks the mutating webhooks, and makes of the object what they want; tells whether they wanted
+/// Asks the mutating webhooks, and makes of the object what they want; returns whether they wanted
 /// anything.
 pub async fn mutate(
     context: &RequestContext<'_>,

@@ -7,7 +7,7 @@ use crate::admission_config::review::Attributes;
 use crate::context::RequestContext;
 use crate::wire::status_error::{GroupName, StatusError};
 
-/// Holds a request against all policies; the first that denies it is heard.
+/// Holds a request against all policies; the first that denies it counts.
 pub fn validate(
     context: &RequestContext<'_>,
     attributes: &Attributes<'_>,

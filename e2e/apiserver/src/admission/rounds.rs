@@ -39,7 +39,7 @@ pub async fn mutate_all(
     Ok(())
 }
 
-/// Asks the validating webhooks, all at once; the first in the list that refuses is heard.
+/// Asks the validating webhooks, all at once; the first in the list that refuses counts.
 pub async fn validate_all(
     context: &RequestContext<'_>,
     hooks: &[Hook],

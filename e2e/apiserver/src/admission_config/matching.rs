@@ -121,7 +121,7 @@ impl Condition {
     }
 }
 
-/// Returns whether all conditions are met. One that is false decides; otherwise the error tells
+/// Returns whether all conditions are met. One that is false decides; otherwise the error says
 /// those that went wrong.
 pub fn met(conditions: &[Condition], scope: &Scope<'_>) -> Result<bool, String> {
     let mut errors = Vec::new();

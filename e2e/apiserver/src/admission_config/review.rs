@@ -1,4 +1,4 @@
-//! `AdmissionReview`: what a webhook is told, and what its answer means. Pure.
+//! `AdmissionReview`: what a webhook is asked, and what its answer means. Pure.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -42,7 +42,7 @@ pub struct Verdict {
     pub refusal: Option<StatusError>,
     /// What to change, as bytes of a JSON patch.
     pub patch: Vec<u8>,
-    /// What to tell the client.
+    /// Message for the client.
     pub warnings: Vec<String>,
 }
 
@@ -176,7 +176,7 @@ fn denied(hook: &str, status: &Value) -> StatusError {
         Some(said) => format!("admission webhook {hook:?} denied the request: {said}"),
         None => format!("admission webhook {hook:?} denied the request without explanation"),
     };
-    // A refusal never looks like a success.
+    // A refusal is never taken for a success.
     let code = status["code"].as_u64().filter(|c| (400..1000).contains(c));
     let code = code.and_then(|c| u16::try_from(c).ok()).unwrap_or(400);
     let reason = status["reason"].as_str().unwrap_or_default();

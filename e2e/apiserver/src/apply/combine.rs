@@ -1,4 +1,4 @@
-//! Laying a configuration over an object, and telling two objects apart, field by field.
+//! Laying a configuration over an object, and comparing two objects, field by field.
 
 use std::collections::BTreeSet;
 
@@ -77,7 +77,7 @@ fn merge_elements(
                 l += 1;
                 continue;
             }
-            // Its turn comes, or came, in the order of the configuration.
+            // It comes, or came, in the order of the configuration.
             let awaited = shared.peek() == Some(&element) && !done.contains(element);
             if !awaited {
                 l += 1;
@@ -138,7 +138,7 @@ fn differ(
     path: &mut Vec<Element>,
     comparison: &mut Comparison,
 ) {
-    // Most of an object stays as it was: what is equal is not looked into.
+    // Most of an object stays as it was: what is equal is not compared further.
     if left == right {
         return;
     }

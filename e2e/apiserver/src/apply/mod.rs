@@ -317,7 +317,7 @@ pub fn keep_times(old: &Value, new: &mut Value) {
             && a.iter()
                 .all(|(key, value)| key == left_out || b.get(key) == Some(value))
     };
-    // Most writes change something else: find that out before looking closer.
+    // Most writes change something else: find that out before comparing more.
     if !same_but("metadata", old, new)
         || !same_but("managedFields", &old["metadata"], &new["metadata"])
     {

@@ -18,7 +18,7 @@ pub const PREFIX: &str = "bootstrap-token-";
 /// Where they have to be.
 pub const NAMESPACE: &str = "kube-system";
 
-/// Namespace and name of the ConfigMap that tells everybody where the API is.
+/// Namespace and name of the ConfigMap that says to everybody where the API is.
 pub const INFO: (&str, &str) = ("kube-public", "cluster-info");
 
 /// The group of everybody who comes with such a token.

@@ -58,9 +58,9 @@ pub struct Server {
     pub watch_list: bool,
     /// Whether protobuf is written for those who prefer it.
     pub protobuf: bool,
-    /// Whether controllers want to hear of a write.
+    /// Whether a write concerns controllers.
     pub concerns_controllers: fn(&Resource, &Object) -> bool,
-    /// Where the controllers hear of changes.
+    /// Where the controllers get changes.
     pub notices: mpsc::UnboundedSender<Notice>,
 }
 
@@ -74,14 +74,14 @@ impl Server {
         }
     }
 
-    /// Tells the controllers of a write that may concern them.
+    /// Notifies the controllers of a write that may concern them.
     pub fn written(&self, resource: &Resource, object: &Arc<Object>) {
         if (self.concerns_controllers)(resource, object) {
             self.notify(resource, object, false);
         }
     }
 
-    /// Tells the controllers that an object is gone.
+    /// Notifies the controllers that an object is gone.
     pub fn removed(&self, resource: &Resource, object: &Arc<Object>) {
         self.notify(resource, object, true);
     }

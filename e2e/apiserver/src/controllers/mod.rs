@@ -29,7 +29,7 @@ const AGAIN: Duration = Duration::from_millis(500);
 /// How kube-controller-manager calls itself in managed fields.
 const MANAGER: &str = "kube-controller-manager";
 
-/// Returns whether a write may concern a controller; they hear of every deletion.
+/// Returns whether a write may concern a controller; they get every deletion.
 pub fn concerns(resource: &Resource, object: &Object) -> bool {
     let head = &object.head;
     let structural = matches!(

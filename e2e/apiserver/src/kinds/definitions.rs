@@ -1,4 +1,4 @@
-//! CustomResourceDefinitions: their status tells what is served, and they stay until their objects
+//! CustomResourceDefinitions: their status says what is served, and they stay until their objects
 //! are gone.
 
 use serde_json::{Value, json};

@@ -22,7 +22,7 @@ use crate::wire::field_error::FieldError;
 use crate::wire::status_error::StatusError;
 
 /// How the objects of a kind are created, changed and deleted, where that differs from the plain
-/// way. The methods stand in the order in which a write meets them.
+/// way. The methods are in the order in which a write meets them.
 #[expect(unused_variables, reason = "the plain way does nothing")]
 pub trait Strategy: Sync {
     /// Returns whether clients may bring a status along in a new object although a subresource

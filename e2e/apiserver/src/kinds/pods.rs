@@ -74,8 +74,8 @@ fn settle_account(object: &mut Value) {
     tolerate_trouble(spec);
 }
 
-/// Adds tolerations so that every pod stands five minutes of trouble with its node, unless it says
-/// otherwise (DefaultTolerationSeconds admission).
+/// Adds tolerations so that every pod tolerates five minutes of trouble with its node, unless it
+/// says otherwise (DefaultTolerationSeconds admission).
 fn tolerate_trouble(spec: &mut Value) {
     for key in [
         "node.kubernetes.io/not-ready",

@@ -37,7 +37,7 @@ impl Strategy for Services {
     }
 }
 
-/// Assigns a cluster address to a service. Cluster addresses are handed out in order; nothing
+/// Assigns a cluster address to a service. Cluster addresses are assigned in order; nothing
 /// listens on them.
 fn give_address(context: &RequestContext<'_>, object: &mut Value) {
     let spec = &mut object["spec"];

@@ -18,8 +18,8 @@ pub fn json(live: &Value, patch: &Value) -> Result<Value, PatchError> {
     Ok(patched)
 }
 
-/// Turns a `replace` of a member that isn't there yet into an `add`: the real server lets `replace`
-/// set such a member, as long as there is an object to have it.
+/// Replaces a `replace` of a member that isn't there yet by an `add`: the real server lets
+/// `replace` set such a member, as long as there is an object to have it.
 fn lenient(operation: PatchOperation, live: &Value) -> PatchOperation {
     match operation {
         PatchOperation::Replace(replace) if replace.path.resolve(live).is_err() => {

@@ -1,5 +1,5 @@
 //! Custom resources: from a CustomResourceDefinition to a served resource, and the conditions that
-//! tell of it.
+//! say of it.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};

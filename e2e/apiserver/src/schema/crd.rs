@@ -1,5 +1,5 @@
 //! Whether a `CustomResourceDefinition` is one: names, versions, columns. Its schemas
-//! are looked at in `structural.rs`.
+//! are checked in `structural.rs`.
 
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ const LABEL_1035: &str = "a DNS-1035 label must consist of lower case alphanumer
 const COLUMN_TYPES: &[&str] = &["boolean", "date", "integer", "number", "string"];
 
 /// Returns what is wrong with a `CustomResourceDefinition`: names, versions, and whether its
-/// schemas are structural. `metadata` itself is not looked at, but for the name, which follows from
+/// schemas are structural. `metadata` itself is not checked, but for the name, which follows from
 /// the specification.
 pub fn check_crd(crd: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();

@@ -106,7 +106,7 @@ fn struct_fields(
             if vanishes(field, child, value) {
                 object.remove(name);
             } else if value.as_array().is_some_and(Vec::is_empty) {
-                // What the real server stores does not tell an empty list from none.
+                // What the real server stores does not distinguish an empty list from none.
                 *value = Value::Null;
             }
         } else if field.absent == Absent::Omitted {

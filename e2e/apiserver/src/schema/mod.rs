@@ -161,7 +161,7 @@ impl Schema {
 
     /// Returns what is wrong with `new`, as create (`old` is `None`) or as update of `old`.
     ///
-    /// Names, labels and the rest of `metadata` are not looked at: they have rules of their own.
+    /// Names, labels and the rest of `metadata` are not checked: they have rules of their own.
     pub fn validate(&self, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         match self.origin {
             Origin::Builtin(kind) => check::builtin(kind, new, old),

@@ -85,7 +85,7 @@ pub enum ListKind {
 pub struct Field {
     /// Its type.
     pub node: Id,
-    /// What stands in for it when it is absent from a request.
+    /// What replaces it when it is absent from a request.
     pub default: Option<Value>,
     /// What the real server prints when there is nothing to print (built-in kinds).
     pub absent: Absent,

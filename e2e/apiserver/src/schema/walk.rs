@@ -50,7 +50,7 @@ pub fn default(at: At<'_>, value: &mut Value) {
             };
             match object.get(name) {
                 Some(Value::Null) if !child.node().nullable => {}
-                // Go cannot tell an empty text from an absent one.
+                // Go cannot distinguish an empty text from an absent one.
                 Some(Value::String(text)) if text.is_empty() && field.absent == Absent::Zero => {}
                 Some(_) => continue,
                 None => {}

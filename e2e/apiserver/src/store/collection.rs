@@ -287,7 +287,7 @@ impl Collection {
         *self.latest.borrow()
     }
 
-    /// Tells of changes below `prefix` (`namespace/`, or empty for all). The sender goes when the
+    /// Sends changes below `prefix` (`namespace/`, or empty for all). The sender goes when the
     /// collection closes.
     pub fn subscribe(&self, prefix: &str) -> watch::Receiver<u64> {
         if prefix.is_empty() {

@@ -32,7 +32,7 @@ pub struct Store {
 /// Sees every committed write.
 type OnWrite = Box<dyn Fn(&Write<'_>) + Send + Sync>;
 
-/// Where committed writes are told, if somebody wants them.
+/// Where committed writes are sent, if somebody wants them.
 #[derive(Clone, Default)]
 struct Recorder(Arc<OnceLock<OnWrite>>);
 
@@ -65,8 +65,8 @@ impl Store {
         }
     }
 
-    /// Tells every write from now on, in the order of the commits and before anything else can see
-    /// it. Only the first caller is told.
+    /// Sends every write from now on, in the order of the commits and before anything else can see
+    /// it. Only the first caller gets them.
     pub fn on_write(&self, tell: impl Fn(&Write<'_>) + Send + Sync + 'static) {
         // A second recorder is a mistake of the test, which sees nothing.
         let _ = self.recorder.0.set(Box::new(tell));

@@ -41,7 +41,7 @@ impl Column {
         }
     }
 
-    /// Returns the column as it stands in the head of a table.
+    /// Returns the column as it is in the head of a table.
     pub fn definition(&self) -> Value {
         json!({
             "name": self.name,

@@ -110,7 +110,7 @@ pub async fn insert(
             .put(draft(served, &object)?, Expect::Absent)
         {
             Ok(stored) => {
-                // A namespace may have begun to go since it was looked at; what came late goes with
+                // A namespace may have begun to go since it was read; what came late goes with
                 // it.
                 context.server.written(resource, &stored);
                 return Ok(Outcome::Stored(StatusCode::CREATED, stored));

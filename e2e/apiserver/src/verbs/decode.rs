@@ -99,7 +99,7 @@ fn mishandled(context: &RequestContext<'_>, kind: &str, version: &str, error: &s
     ))
 }
 
-/// Checks that a patch does not turn the object into something of another kind.
+/// Checks that a patch does not make the object something of another kind.
 pub fn registered(context: &RequestContext<'_>, object: &Value) -> Result<(), StatusError> {
     check_kind(context, object)
 }

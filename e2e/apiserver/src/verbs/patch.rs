@@ -39,7 +39,7 @@ pub async fn patch(context: &RequestContext<'_>, body: &[u8]) -> Result<Outcome,
     if context.content_type == APPLY {
         return server_side(context, body, options).await;
     }
-    // Only an object that is there makes anybody look at the patch.
+    // Only an object that is there has the patch read.
     context.stored()?;
     let document = parse(context, body)?;
     update_with(context, |old| {

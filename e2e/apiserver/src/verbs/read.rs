@@ -316,7 +316,7 @@ async fn write(context: &RequestContext<'_>, page: Page, counted: bool) -> Respo
     media::tree(StatusCode::OK, &list)
 }
 
-/// Writes a list in protobuf. Its length stands before it, so all of it is there before the first
+/// Writes a list in protobuf. Its length is before it, so all of it is there before the first
 /// byte is sent; it is held in pieces that go as they are sent.
 async fn compact(
     context: &RequestContext<'_>,

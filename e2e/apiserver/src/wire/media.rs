@@ -255,7 +255,7 @@ pub fn text(code: StatusCode, text: impl Into<Bytes>) -> Response<Body> {
     answer(code, "text/plain; charset=utf-8", full(text))
 }
 
-/// Returns the answer that tells a client of a refusal.
+/// Returns the answer that reports a refusal to a client.
 pub fn refused(refusal: &StatusError) -> Response<Body> {
     if refusal.is_plain() {
         return text(refusal.code(), refusal.message().to_owned());

@@ -10,7 +10,7 @@ use x509_parser::prelude::FromDer;
 
 use super::x509;
 
-/// The subject and the key of a request, as DER, with what a signer looks at.
+/// The subject and the key of a request, as DER, with what a signer reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     /// Subject, as it is signed.

@@ -98,7 +98,8 @@ pub async fn admit_group(
     lend(member, &agent_rules(), group).await
 }
 
-/// Rights at the fleet API that the chart gives to a member's agent only where it is told to.
+/// Rights at the fleet API that the chart gives to a member's agent only where its values ask for
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extra {
     /// To report credentials (`access.secrets`).

@@ -1,5 +1,5 @@
-//! Clusters that stay when a scenario ends: fleets take turns on them, and remove what would be in
-//! the way of the next.
+//! Clusters that stay when a scenario ends: fleets use them one after the other, and remove what
+//! would be in the way of the next.
 //!
 //! Only what scenarios make is removed: templates and policies with our label (their copies in the
 //! members bear it too), and what the product makes for the clusters of the fleet. Nobody is there
@@ -22,7 +22,7 @@ use super::provider::Provider;
 const LABEL: (&str, &str) = ("muster.e2e/applied", "true");
 /// How long objects may take to go.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// Pause between two looks whether they are gone.
+/// Pause between two checks whether they are gone.
 const PAUSE: Duration = Duration::from_millis(300);
 
 /// Group, version and kind of what scenarios apply to the fleet API.
@@ -48,11 +48,11 @@ const WORK: [&str; 3] = ["work.karmada.io", "v1alpha1", "Work"];
 const CLUSTER: [&str; 3] = ["cluster.karmada.io", "v1alpha1", "Cluster"];
 const LEASE: [&str; 3] = ["coordination.k8s.io", "v1", "Lease"];
 
-/// A turn on clusters that others use as well. It is over when dropped.
+/// The use of clusters that others use as well. It is over when dropped.
 pub struct Turn(#[expect(dead_code, reason = "held for its lock")] File);
 
 impl Turn {
-    /// Waits for a turn on the clusters of this provider; `None`: every fleet has its own.
+    /// Waits for the clusters of this provider; `None`: every fleet has its own.
     pub async fn take(provider: &dyn Provider) -> anyhow::Result<Option<Self>> {
         if !provider.is_shared() {
             return Ok(None);
@@ -148,7 +148,7 @@ async fn remove(
                 };
                 delete(&api, &object).await?;
             }
-            // Deletion in the background tells nobody when it is done.
+            // Deletion in the background does not say when it is done.
             tokio::time::sleep(PAUSE).await;
         }
     };

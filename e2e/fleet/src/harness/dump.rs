@@ -149,7 +149,7 @@ fn copies(fleet: &Fleet, out: &mut String) {
     }
 }
 
-/// Writes which ways were broken at the time: what looks like a failure may be the fault that the
+/// Writes which ways were broken at the time: what seems a failure may be the fault that the
 /// scenario injected.
 fn routes(fleet: &Fleet, out: &mut String) {
     let mut all = vec![("control plane to fleet API".to_owned(), &fleet.to_api)];

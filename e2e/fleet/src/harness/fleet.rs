@@ -158,7 +158,7 @@ impl Fleet {
         }))
     }
 
-    /// Starts a fleet, has something told of it, and ends it. Panics when that failed, with the
+    /// Starts a fleet, has something observed in it, and ends it. Panics when that failed, with the
     /// failure and a dump of the fleet.
     pub async fn run<E>(plan: Plan, tell: impl AsyncFnOnce(&Arc<Self>) -> Result<(), E>)
     where

@@ -1,5 +1,5 @@
-//! Objects of a test: writing them, and reading what is told about them. Each of these fails the
-//! test when the API refuses.
+//! Objects of a test: writing them, and reading what is reported about them. Each of these fails
+//! the test when the API refuses.
 
 use std::any::type_name;
 use std::fmt::{Debug, Display};

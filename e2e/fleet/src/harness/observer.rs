@@ -27,7 +27,7 @@ pub struct MemberView {
     pub config_maps: Informer<ConfigMap>,
 }
 
-/// What was seen of a fleet and its members, as their APIs told.
+/// What was seen of a fleet and its members, as their APIs showed it.
 #[derive(Clone)]
 pub struct View {
     /// The member clusters.
@@ -40,7 +40,7 @@ pub struct View {
     pub members: BTreeMap<String, MemberView>,
 }
 
-/// Keeps looking.
+/// Keeps observing.
 pub struct Observer {
     /// What was seen last.
     pub view: View,
@@ -88,7 +88,7 @@ impl fmt::Display for Missing {
 impl std::error::Error for Missing {}
 
 impl Observer {
-    /// Prepares to look; [`start`](Self::start) begins. The clients are for watches.
+    /// Prepares to observe; [`start`](Self::start) begins. The clients are for watches.
     pub fn new(fleet: &Client, members: impl IntoIterator<Item = (String, Client)>) -> Self {
         let members = members.into_iter().map(|(name, client)| {
             let view = MemberView {
@@ -112,7 +112,7 @@ impl Observer {
         }
     }
 
-    /// Begins to look, and returns when everything was seen once.
+    /// Begins to observe, and returns when everything was seen once.
     pub async fn start(&self) {
         self.follow(&self.view.clusters).await;
         self.follow(&self.view.bindings).await;
@@ -147,7 +147,7 @@ impl Observer {
         }
     }
 
-    /// Tells of changes anywhere.
+    /// Notifies of changes anywhere.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }

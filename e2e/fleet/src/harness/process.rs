@@ -113,7 +113,7 @@ impl Launch {
                     self.program.name()
                 )
             })?;
-        // Waiting for a child closes the standard input that tokio holds for it, which would tell
+        // Waiting for a child closes the standard input that tokio holds for it, which would ask
         // the child to end.
         let input = child.stdin.take();
         Ok((child, input))
@@ -190,7 +190,7 @@ impl Process {
         self.wanted.send_replace(true);
     }
 
-    /// Returns the resident memory in bytes, where the system tells (`/proc`).
+    /// Returns the resident memory in bytes, where the system says it (`/proc`).
     pub fn resident_memory(&self) -> Option<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.id()?)).ok()?;
         let line = status

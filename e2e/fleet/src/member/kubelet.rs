@@ -43,7 +43,7 @@ impl Kubelets {
         }
     }
 
-    /// Takes the pods that wait for room; they are to be looked at again.
+    /// Takes the pods that wait for room; they are to be tried again.
     pub fn take_waiting(&self) -> BTreeSet<Key> {
         std::mem::take(&mut *self.waiting.lock())
     }
@@ -68,8 +68,8 @@ impl Kubelets {
         };
         match done {
             Ok(()) => Ok(Next::Done),
-            // It is another pod by now, or none: the watch will tell, and if it has told already
-            // this was a ghost.
+            // It is another pod by now, or none: the watch will show it, and if it has shown it
+            // already this was a ghost.
             Err(error) if client::is_not_found(&error) => {
                 self.pods.remove(&pod.key, &pod.uid);
                 Ok(Next::Done)
@@ -114,7 +114,7 @@ impl Kubelets {
             .create_subresource("binding", name, &PostParams::default(), &binding)
             .await;
         match bound {
-            // Somebody bound it before (an earlier attempt whose answer was lost): the watch tells
+            // Somebody bound it before (an earlier attempt whose answer was lost): the watch shows
             // where.
             Err(error) if client::is_conflict(&error) => Ok(()),
             Err(error) => {

@@ -1,4 +1,4 @@
-//! What a kubelet (or the controllers that stand in for a lost one) does next with a pod. Pure.
+//! What a kubelet (or the controllers that replace a lost one) does next with a pod. Pure.
 
 use std::time::Duration;
 

@@ -38,7 +38,7 @@ use workload::{Queues, World};
 const POD_WORKERS: usize = 16;
 /// Objects per page when pods are listed: a page is the peak of our memory.
 const POD_PAGE: u32 = 500;
-/// How long the first look at an empty API may take.
+/// How long the first list of an empty API may take.
 const FIRST_LOOK: Duration = Duration::from_secs(20);
 
 impl Default for Shape {

@@ -45,7 +45,7 @@ pub struct Record {
     pub key: Key,
     /// Identity.
     pub uid: String,
-    /// Version, to tell which of two records is newer.
+    /// Version, to know which of two records is newer.
     pub version: u64,
     /// The controller that made it.
     pub owner: Option<Maker>,
@@ -199,7 +199,7 @@ impl Pods {
         }
     }
 
-    /// Takes in what the watch tells.
+    /// Takes in what the watch shows.
     pub fn follow(&self, event: Event<Pod>) {
         match event {
             Event::Init => self.state.lock().listed = Some(BTreeMap::new()),
@@ -237,7 +237,7 @@ impl Pods {
         }
     }
 
-    /// Takes in a pod as a write answered it, so that the writer sees it before the watch tells of
+    /// Takes in a pod as a write answered it, so that the writer sees it before the watch shows
     /// it.
     pub fn admit(&self, new: Arc<Record>) {
         let old = {

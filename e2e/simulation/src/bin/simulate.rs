@@ -25,7 +25,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Runs seeds, and tells which of them violate a promise, with the shortest plan that does.
+    /// Runs seeds, and says which of them violate a promise, with the shortest plan that does.
     Search {
         /// The first seed.
         #[arg(long, default_value_t = 1)]
@@ -70,7 +70,7 @@ enum Task {
         /// File for the lines of the history.
         #[arg(long)]
         history: Option<PathBuf>,
-        /// Tell on standard error who did what.
+        /// Say on standard error who did what.
         #[arg(long)]
         story: bool,
         /// Show on standard error what the processes log, as far as this filter lets it through

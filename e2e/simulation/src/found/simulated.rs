@@ -88,7 +88,7 @@ fn readable_again() -> Plan {
         .zip(late)
         .map(|(id, object)| apply(id, 10, object))
         .collect();
-    // The Work is heard of anew, and nothing of it changes that is applied.
+    // The Work is seen anew, and nothing of it changes that is applied.
     let work = json!({
         "apiVersion": "work.karmada.io/v1alpha1", "kind": "Work",
         "metadata": {

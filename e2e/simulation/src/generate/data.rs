@@ -21,7 +21,7 @@ pub(super) const FEATURES: [Feature; 8] = [
 ];
 
 /// Lets data follow each workload, in one cluster at a time. Most are stopped where they are cut
-/// off; the others wait until their cluster is heard of.
+/// off; the others wait until their cluster is not silent.
 pub(super) fn follow(random: &mut Random, plan: &mut Plan) {
     plan.everywhere.push(replication::definition());
     let is_workload = |it: &&Value| {

@@ -44,8 +44,8 @@ impl Call {
             && !["token", "eviction"].contains(&self.resource.subresource.as_str())
     }
 
-    /// Returns whether the call carries out or tells a decision: all writes but those of leases and
-    /// events.
+    /// Returns whether the call carries out or reports a decision: all writes but those of leases
+    /// and events.
     pub fn decides(&self) -> bool {
         !["leases", "events"].contains(&self.resource.plural.as_str())
     }

@@ -126,7 +126,7 @@ impl Network {
         &self.recorder
     }
 
-    /// Tells of changes of the network.
+    /// Notifies of changes of the network.
     fn subscribe(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
@@ -142,7 +142,7 @@ impl Network {
         lock(&self.distorted).insert(watch);
     }
 
-    /// Lets all that wait for a change of the network look again.
+    /// Has all that wait for a change of the network check again.
     pub fn changed(&self) {
         self.changes.send_modify(|count| *count += 1);
     }

@@ -20,7 +20,7 @@ use crate::history::Api;
 const EXPIRED: &[u8] = br#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old resource version: 1 (2)","reason":"Expired","code":410}}
 "#;
 
-/// Time without anything to tell after which a watch breaks, or ends, as a fault says: it does not
+/// Time without anything to send after which a watch breaks, or ends, as a fault says: it does not
 /// wait for an event.
 const QUIET: Duration = Duration::from_secs(5);
 
@@ -189,7 +189,7 @@ pub(super) fn distorted(piece: Bytes, effects: Piece) -> Bytes {
 }
 
 /// Events of a watch, or a list, with what a function does to each object; it says whether it did
-/// anything. An object that is another has another version as well: a cache would not look at it
+/// anything. An object that is another has another version as well: a cache would not read it
 /// again.
 fn edited(piece: &Bytes, mut edit: impl FnMut(&mut Value) -> bool) -> Bytes {
     let mut change = |object: &mut Value| {
@@ -219,7 +219,7 @@ fn edited(piece: &Bytes, mut edit: impl FnMut(&mut Value) -> bool) -> Bytes {
     lines.collect::<String>().into_bytes().into()
 }
 
-/// Makes the status of an object nonsense, if it tells any number: there are fewer ready pods than
+/// Makes the status of an object nonsense, if it has any number: there are fewer ready pods than
 /// none, and the room of a node is no amount.
 fn misreport(object: &mut Value) -> bool {
     let mut is_other = false;

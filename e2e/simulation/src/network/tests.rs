@@ -165,7 +165,7 @@ async fn a_watch_with_a_gap_ends_as_one_that_is_too_old_and_never_tells_what_was
         serde_json::from_str(&line).unwrap()
     };
     small.create("a").await.unwrap();
-    // The server's own object may be told first.
+    // The server's own object may be sent first.
     while next().await["object"]["metadata"]["name"] != "a" {}
     small.begin(FaultKind::Miss {
         actor: actor(),

@@ -40,7 +40,7 @@ pub struct Clocks {
 /// What a process knows of the calendar.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
-    /// Whether it was answered, so that it knows the calendar. The history tells of writes only;
+    /// Whether it was answered, so that it knows the calendar. The history has writes only;
     /// while there are faults it is not certain before one.
     is_answered: bool,
     /// How far the calendar was wrong before it was set right.

@@ -141,7 +141,7 @@ impl Hosts {
             Process::ControlPlane(number) => *number >= scene.rules.replicas,
             Process::Agent(member) => {
                 let found = self.found.get(member);
-                // What was on its way when the agent turned to this store may still arrive.
+                // What was on its way when the agent changed to this store may still arrive.
                 found.is_some_and(|at| scene.now.duration_since(*at) > scene.rules.lag)
             }
         }

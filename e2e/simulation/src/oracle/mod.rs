@@ -51,11 +51,11 @@ pub trait Oracle: Send {
     /// Returns the name of the oracle, for reports and for selecting oracles.
     fn name(&self) -> &'static str;
 
-    /// Looks at the next entry, and tells which violations it completes. The scene is that after
+    /// Reads the next entry, and returns which violations it completes. The scene is that after
     /// the entry.
     fn observe(&mut self, entry: &Entry, scene: &Scene) -> Vec<Violation>;
 
-    /// Tells what is violated by the end state, where that is part of the promise.
+    /// Returns what is violated by the end state, where that is part of the promise.
     fn end(&mut self, _end: &End, _scene: &Scene) -> Vec<Violation> {
         Vec::new()
     }
@@ -64,7 +64,7 @@ pub trait Oracle: Send {
 /// A promise that was not kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// The oracle that tells.
+    /// The oracle that reports it.
     pub oracle: &'static str,
     /// When.
     pub at: Timestamp,
@@ -101,7 +101,7 @@ pub struct Rules {
     pub large_threshold: usize,
     /// Purge mode for policies that do not say (`--no-execute-taint-eviction-purge-mode`).
     pub purge_mode: String,
-    /// Silence after which a cluster is not heard of (`--cluster-monitor-grace-period`).
+    /// Silence after which a cluster counts as silent (`--cluster-monitor-grace-period`).
     pub grace: SignedDuration,
     /// The longest time for which a fault may keep a process from what others committed, or a write
     /// from being carried out.

@@ -112,7 +112,7 @@ impl Orphans {
             }
             match scene.fleet(WORK, "works", namespace, name) {
                 // What was written since the snapshot of a promoted store is kept. A Cluster that
-                // was deleted told so to the end.
+                // was deleted said so to the end.
                 None if !scene.is_known(object) => {
                     let teller = objects::key(&Api::Fleet, CLUSTER, "clusters", "", cluster);
                     let present = scene.objects.get(&teller).map(|it| &**it);

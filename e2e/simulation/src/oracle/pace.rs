@@ -60,7 +60,7 @@ impl Oracle for Pace {
             -self.saved,
             self.highest(),
         );
-        // One excess is told once.
+        // One excess is reported once.
         self.saved = 0.0;
         let key = entry.request().map(crate::history::Request::key);
         let subject = key.map_or_else(String::new, |key| key.to_string());

@@ -75,7 +75,7 @@ fn overdue(scene: &Scene) -> Vec<Violation> {
     told
 }
 
-/// Returns a state of a cluster that its condition does not tell.
+/// Returns a state of a cluster that its condition does not show.
 fn unnoticed(scene: &Scene, name: &str, cluster: Cluster<'_>) -> Option<String> {
     if objects::text(cluster.0, "/spec/syncMode") == "Push" || objects::is_deleting(cluster.0) {
         return None;

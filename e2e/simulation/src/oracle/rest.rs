@@ -2,8 +2,8 @@
 //! anew.
 //!
 //! A workload that waits to leave its cluster, or for its new placement, is not at rest when it is
-//! started anew: it is tried once more, and what it waits for is told. What has no effect in a
-//! policy is told once by each process that looks through it. What a wrong clock dated into the
+//! started anew: it is tried once more, and what it waits for is reported. What has no effect in a
+//! policy is reported once by each process that audits it. What a wrong clock dated into the
 //! future is set right, and what ends at a time ends later by as much as a clock was behind. A
 //! fleet in which a graceful eviction goes on is not at rest: an application may fail wherever it
 //! comes to.
@@ -39,7 +39,7 @@ const HELD: [&str; 4] = [
 /// Beginning of the name of the ConfigMap in which an agent keeps when it renewed its lease last.
 const RENEWAL: &str = "muster-fencing-";
 
-/// Time after which a warning may be told again.
+/// Time after which a warning may be reported again.
 const NEARLY_AN_HOUR: SignedDuration = SignedDuration::from_mins(50);
 
 /// The oracle.
@@ -55,7 +55,7 @@ pub struct Rest {
 }
 
 impl Rest {
-    /// Returns whether a change sets a date right that a wrong clock wrote, or tells of one that
+    /// Returns whether a change sets a date right that a wrong clock wrote, or reports one that
     /// did.
     fn sets_date_right(&mut self, request: &Request, scene: &Scene) -> bool {
         if scene.clock_error() == SignedDuration::ZERO {
@@ -125,7 +125,7 @@ impl Oracle for Rest {
             let is_change = !is_policy || request.outcome == Outcome::Committed;
             is_change && waits(after, scene) || warns_again(after, scene)
         };
-        // The agent of a cluster that leaves may not read its Works any more, and tells so anew.
+        // The agent of a cluster that leaves may not read its Works any more, and reports that anew.
         let leaves =
             request.resource.plural == "clusters" && after.is_some_and(objects::is_deleting);
         let mut is_excused = || {
@@ -191,8 +191,8 @@ fn warns_again(object: Option<&Value>, scene: &Scene) -> bool {
     object.is_some_and(|event| earlier_warnings(event, scene).next().is_some())
 }
 
-/// Returns whether an object is a warning that was told last an hour before or nearly so: the API
-/// forgets events after an hour, and what is still wrong is told again then.
+/// Returns whether an object is a warning that was reported last an hour before or nearly so: the
+/// API forgets events after an hour, and what is still wrong is reported again then.
 fn warns_hourly(object: Option<&Value>, scene: &Scene) -> bool {
     let time = |event: &Value| -> Option<Timestamp> {
         let text = event.pointer("/lastTimestamp")?.as_str()?;

@@ -312,7 +312,7 @@ impl Scene {
     }
 
     /// Returns whether at most one copy of a workload is to run, as the policy of its binding says,
-    /// or as the binding says that may not have heard of it. A control plane whose watch is behind
+    /// or as the binding says that may not know of it. A control plane whose watch is behind
     /// obeys a policy as it was up to [`Rules::lag`] ago, and no longer.
     pub fn is_fenced(&self, binding: Binding<'_>) -> bool {
         let policy = objects::policy_of(binding.0);

@@ -170,7 +170,7 @@ fn has_completed(work: &Value) -> bool {
     reports.any(|it| it["status"]["completedManifest"].is_string())
 }
 
-/// Tells where a copy runs although the template asks for no replicas.
+/// Reports where a copy runs although the template asks for no replicas.
 fn unwanted(
     end: &End,
     scene: &Scene,
@@ -197,7 +197,7 @@ fn unwanted(
         let object = scene.objects.get(&there).filter(|_| !is_kept);
         let is_of_binding = |it: &&Arc<Value>| objects::binding_of(it).as_ref() == Some(key);
         let object = object.filter(is_of_binding);
-        // What the promoted store does not know is kept, and told elsewhere.
+        // What the promoted store does not know is kept, and reported elsewhere.
         let Some(object) = object.filter(|it| scene.is_known(it)) else {
             continue;
         };
@@ -233,7 +233,7 @@ fn reported(
             continue;
         };
         let report = binding.report(cluster);
-        // Something else has the name there, which is told.
+        // Something else has the name there, which is reported.
         if report.is_some_and(|report| report["applied"] != true) {
             continue;
         }

@@ -1,7 +1,7 @@
 //! What is shown as living lives.
 //!
-//! A binding reports a workload `Healthy` in a cluster that is heard of only while the cluster has
-//! it with ready replicas. A report may be late; it may not stay.
+//! A binding reports a workload `Healthy` in a cluster that is not silent only while the cluster
+//! has it with ready replicas. A report may be late; it may not stay.
 
 use std::collections::BTreeMap;
 
@@ -100,7 +100,7 @@ impl Shown {
                 let message = format!("shown as Healthy in {cluster} for {lasts:#}: {problem}");
                 told.push(scene.violation(NAME, key, &message));
             }
-            // What was told is not told again at once.
+            // What was reported is not reported again at once.
             *since = scene.now;
         }
         told

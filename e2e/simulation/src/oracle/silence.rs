@@ -1,8 +1,8 @@
 //! Safety contract 8: time is local.
 //!
-//! A cluster that is not heard of any more (`Ready` becomes Unknown) has renewed its lease no later
+//! A cluster that has become silent (`Ready` becomes Unknown) has renewed its lease no later
 //! than the grace period ago, whatever time the lease says. A renewal that ends a longer silence
-//! may cross with the write that tells of it: watches lag. After the promotion of a standby every
+//! may cross with the write that reports it: watches lag. After the promotion of a standby every
 //! cluster gets a full grace.
 
 use std::collections::BTreeMap;

@@ -15,7 +15,7 @@ use crate::history::{
     Actor, Api, Entry, Event, Key, Outcome, Phase, Process, Request, Resource, Verb, World,
 };
 
-/// A history that is told to one oracle as it is written.
+/// A history that is passed to one oracle as it is written.
 pub struct Story<O> {
     oracle: O,
     scene: Scene,
@@ -129,7 +129,7 @@ impl<O: Oracle> Story<O> {
         self.write(actor, key, object)
     }
 
-    /// Violations so far, in the order in which they were told.
+    /// Violations so far, in the order in which they were reported.
     pub fn told(&self) -> Vec<&str> {
         self.told.iter().map(|it| it.message.as_str()).collect()
     }

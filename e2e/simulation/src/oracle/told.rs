@@ -1,4 +1,4 @@
-//! Safety contract 7: each movement is told, and each refusal.
+//! Safety contract 7: each movement is reported, and each refusal.
 //!
 //! A task has a reason and a message. Each eviction has an event, or a condition of the binding,
 //! that is no older than it. Where a workload stays on a cluster with a taint that evicts, the
@@ -30,7 +30,7 @@ impl Oracle for Told {
     }
 
     fn observe(&mut self, entry: &Entry, scene: &Scene) -> Vec<Violation> {
-        // What was told since the snapshot is lost with the rest.
+        // What was reported since the snapshot is lost with the rest.
         if matches!(entry.world(), Some(World::Promoted)) {
             self.unreported.clear();
         }
@@ -68,7 +68,8 @@ impl Oracle for Told {
                     told.push(scene.violation(NAME, &key, &message));
                 }
             }
-            // The scheduler tells of its own results, and a copy follows an eviction that is told.
+            // The scheduler reports its own results, and a copy follows an eviction that is
+            // reported.
             let reason = objects::text(task.0, "/reason");
             if !["NoClusterFit", "PlacementChanged"].contains(&reason) {
                 self.unreported.insert(key.clone(), entry.at);
@@ -102,7 +103,7 @@ impl Oracle for Told {
 }
 
 impl Told {
-    /// Takes note of an event about a binding, or about its template, that tells of its eviction.
+    /// Takes note of an event about a binding, or about its template, that reports its eviction.
     fn hear(&mut self, request: &Request) {
         let Some(event) = request.after.as_deref() else {
             return;
@@ -129,7 +130,7 @@ fn binding_name(template: &Key, reference: &Value) -> String {
     format!("{}-{kind}", template.name)
 }
 
-/// Returns whether a condition tells of the eviction that was written at a moment, however much
+/// Returns whether a condition reports the eviction that was written at a moment, however much
 /// later it says so.
 fn says(binding: Binding<'_>, written: Timestamp, error: SignedDuration) -> bool {
     // Conditions have whole seconds, and the writer's clock. An eviction has the date of its

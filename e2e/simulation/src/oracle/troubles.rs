@@ -61,7 +61,8 @@ impl Troubles {
         self.lately(now).any(concerns_control_plane) || self.is_started(now, is_control_plane)
     }
 
-    /// Returns whether something lately kept what happens in a cluster from being told or known.
+    /// Returns whether something lately kept what happens in a cluster from being reported or
+    /// known.
     pub fn of_cluster(&self, cluster: &str, now: Timestamp) -> bool {
         let member = Api::Member(cluster.to_owned());
         let agent = Process::Agent(cluster.to_owned());

@@ -134,7 +134,7 @@ impl Scene {
     }
 
     /// Returns whether a person recently changed where the workload of a binding may be: what
-    /// policies select, their placements, or what they can tell clusters by.
+    /// policies select, their placements, or what they can distinguish clusters by.
     pub fn is_placed_by_person(&self, key: &Key, binding: Binding<'_>) -> bool {
         let placed = |template: &Key| {
             self.wishes.placements.iter().any(|(policy, states)| {
@@ -147,7 +147,7 @@ impl Scene {
             || binding.template().is_some_and(|it| placed(&it))
     }
 
-    /// Returns whether a person recently changed what placements can tell clusters by.
+    /// Returns whether a person recently changed what placements can distinguish clusters by.
     pub fn are_clusters_changed_by_person(&self) -> bool {
         self.is_recent(&Wish::Clusters)
     }

@@ -1,8 +1,8 @@
 //! Witnesses make a failover more certain, and cause none.
 //!
 //! A taint of a policy that asks for `SeenByPeers` goes on a cluster that is neither ready nor
-//! seen, by what may be known of it. A cluster turns unseen only if a witness lost it that does not
-//! lie.
+//! seen, by what may be known of it. A cluster becomes unseen only if a witness lost it that does
+//! not lie.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -60,7 +60,7 @@ impl Oracle for Witnesses {
 }
 
 impl Witnesses {
-    /// Returns what is wrong where a cluster turns unseen.
+    /// Returns what is wrong where a cluster becomes unseen.
     fn unfounded(&self, request: &Request, scene: &Scene) -> Option<String> {
         let turned = is_unseen(request.after.as_deref()) && !is_unseen(request.before.as_deref());
         let mut witnesses = scene.members().filter(|it| *it != request.name);

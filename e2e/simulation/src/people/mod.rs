@@ -2,7 +2,7 @@
 //!
 //! [`Script::random`] draws a fleet, the objects that are there when it begins, and steps over
 //! virtual time. A step is data, so that a plan can be shrunk by leaving steps out;
-//! [`Act::requests`] turns it into plain API requests. What is drawn follows from the dice alone.
+//! [`Act::requests`] makes plain API requests of it. What is drawn follows from the dice alone.
 
 mod act;
 mod dice;

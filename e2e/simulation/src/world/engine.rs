@@ -1,5 +1,5 @@
-//! A replication engine in a member: what is told to be primary becomes so after a while, and what
-//! is told to be secondary once no pods are left that use its data.
+//! A replication engine in a member: what is ordered to be primary becomes so after a while, and
+//! what is ordered to be secondary once no pods are left that use its data.
 
 use std::time::Duration;
 

@@ -34,7 +34,7 @@ pub(super) fn rules(plan: &Plan) -> anyhow::Result<Rules> {
 }
 
 /// Milliseconds after which a connection that says nothing is given up, so that what happened
-/// meanwhile is heard of.
+/// meanwhile is not silent.
 const GIVEN_UP: u64 = 75_000;
 
 /// Milliseconds after which everything is listed where every watch breaks, or that pass between two

@@ -23,7 +23,7 @@ pub(super) async fn apply(client: &Client, object: &Value) -> anyhow::Result<()>
     apply_all(client, vec![object]).await
 }
 
-/// Does one step; what is refused is told in the history.
+/// Does one step; what is refused is in the history.
 pub(super) fn act(world: &World, step: &Step) {
     let recorder = Arc::clone(world.recorder());
     recorder.world(WorldEvent::Step {

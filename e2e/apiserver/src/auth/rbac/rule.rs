@@ -137,7 +137,7 @@ pub fn missing(owned: &[Rule], wanted: &[Rule]) -> Vec<Rule> {
         if owned.iter().any(|o| o.covers(&piece)) {
             continue;
         }
-        // Verbs on the same resource are told together.
+        // Verbs on the same resource are listed together.
         let same = |m: &&mut Rule| {
             m.paths.is_empty()
                 && (&m.groups, &m.resources, &m.names)

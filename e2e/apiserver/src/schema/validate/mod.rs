@@ -138,7 +138,7 @@ fn check(rules: &Rules, value: &Value, path: &str, errors: &mut Vec<FieldError>)
     let mut invalid = |detail: String| errors.push(because(value, &detail));
     match value {
         Value::String(text) => {
-            // Of length and pattern the real server tells the first that fails.
+            // Of length and pattern the real server reports the first that fails.
             let length = text.chars().count() as u64;
             if let Some(most) = rules.at_most.length.filter(|most| length > *most) {
                 let most = usize::try_from(most).unwrap_or(usize::MAX);
@@ -242,7 +242,7 @@ fn duplicates(at: At<'_>, list: &[Value], path: &str, errors: &mut Vec<FieldErro
     }
 }
 
-/// Returns the element of the old list that `item` is the new form of; only keyed lists tell.
+/// Returns the element of the old list that `item` is the new form of; only keyed lists say so.
 pub fn counterpart<'a>(at: At<'_>, item: &Value, old: Option<&'a Value>) -> Option<&'a Value> {
     let Some(ListKind::Map(keys)) = at.list() else {
         return None;

@@ -1,7 +1,7 @@
 //! Answers in protobuf: objects, items of lists, and frames of watches.
 //!
 //! Everything is written straight from JSON as this server stores it, member by member, without a
-//! tree in between. The fields of a message stand in the order of the JSON: readers take them in
+//! tree in between. The fields of a message are in the order of the JSON: readers take them in
 //! any order.
 
 use base64::Engine;
@@ -17,7 +17,7 @@ use super::{MAGIC, message_name};
 #[derive(Debug, Clone)]
 pub struct Kind {
     message: &'static Message,
-    /// What stands before the object in its envelope.
+    /// What is before the object in its envelope.
     head: Vec<u8>,
 }
 
@@ -61,7 +61,7 @@ impl Kind {
 /// What surrounds the items of a list.
 #[derive(Debug)]
 pub struct List {
-    /// The metadata, which stands before the items.
+    /// The metadata, which is before the items.
     metadata: Vec<u8>,
     head: Vec<u8>,
 }
@@ -84,7 +84,7 @@ impl List {
         list
     }
 
-    /// Returns the bytes that stand before items of so many bytes.
+    /// Returns the bytes that are before items of so many bytes.
     pub fn head(mut self, items: usize) -> Vec<u8> {
         varint(2 << 3 | 2, &mut self.head);
         varint((self.metadata.len() + items) as u64, &mut self.head);
@@ -93,11 +93,11 @@ impl List {
     }
 }
 
-/// What stands after an object in its envelope: content encoding and type, which are always there
+/// What is after an object in its envelope: content encoding and type, which are always there
 /// and always empty.
 pub const TAIL: [u8; 4] = [3 << 3 | 2, 0, 4 << 3 | 2, 0];
 
-/// Returns the bytes that stand before an object in its envelope.
+/// Returns the bytes that are before an object in its envelope.
 fn head(version: &str, kind: &str) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
     nested(1, &mut out, |out| {

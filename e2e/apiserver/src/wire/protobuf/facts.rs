@@ -39,7 +39,7 @@ pub const INLINED: &str = "~";
 pub struct Field {
     /// Its number on the wire.
     pub number: u64,
-    /// Its name in JSON; [`INLINED`] if its own fields stand in its place.
+    /// Its name in JSON; [`INLINED`] if its own fields are in its place.
     pub name: &'static str,
     /// Whether it is a list.
     pub repeated: bool,

@@ -14,7 +14,7 @@ impl<'a> Reader<'a> {
         Self { rest: json }
     }
 
-    /// Returns the next byte, which tells what kind of value follows.
+    /// Returns the next byte, which says what kind of value follows.
     pub fn peek(&self) -> Option<u8> {
         self.rest.first().copied()
     }

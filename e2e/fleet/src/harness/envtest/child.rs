@@ -58,7 +58,7 @@ impl Child {
     /// Kills it, and returns when it is gone.
     pub fn kill(&mut self) {
         self.input = None;
-        // The guard kills at once, so that this does not block; there is nobody to tell of an
+        // The guard kills at once, so that this does not block; there is nobody to report an
         // error.
         let _ = self.shell.wait();
     }

@@ -25,7 +25,7 @@ pub const ASSETS: &str = "KUBEBUILDER_ASSETS";
 /// A server starts in a few seconds; one that takes this long never will.
 const START: Duration = Duration::from_secs(90);
 
-/// Pause between two questions whether a server is ready: nothing tells.
+/// Pause between two questions whether a server is ready: nothing announces it.
 const READY_PAUSE: Duration = Duration::from_millis(50);
 
 /// The controllers that belong to an API rather than to its workloads: the harness plays the latter

@@ -8,8 +8,8 @@
 //! | `kind` | made by `e2e/kind/up`: a bare fleet API in one, real nodes in the members |
 //! | `given` | those of `MUSTER_E2E_KUBECONFIGS`: `fleet=PATH,member1=PATH,member2=PATH,...` |
 //!
-//! Clusters of the last two are shared by everything that runs at the time: fleets take turns on
-//! them, and each begins and ends by removing what scenarios leave behind.
+//! Clusters of the last two are shared by everything that runs at the time: fleets wait for each
+//! other on them, and each begins and ends by removing what scenarios leave behind.
 
 mod embedded;
 mod envtest;

@@ -123,7 +123,7 @@ async fn carry(
     let mut buffer = vec![0; 64 * 1024];
     loop {
         let read = from.read(&mut buffer).await?;
-        // The end of a connection is news as well: it does not pass a silent path either.
+        // The end of a connection is information as well: it does not pass a silent path either.
         passable(&mut condition).await;
         if read == 0 {
             return to.shutdown().await;

@@ -55,7 +55,7 @@ use muster_test_apiserver::{ApiServer, Options, Running, Snapshot};
 pub struct Scratch(PathBuf);
 
 impl Scratch {
-    /// Makes one; the name is for people who look at directories that were left behind.
+    /// Makes one; the name is for people who find directories that were left behind.
     pub fn new(name: &str) -> anyhow::Result<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -311,7 +311,7 @@ impl Task {
         Self { shutdown, task }
     }
 
-    /// Returns whether it ended, by itself or because it was told to.
+    /// Returns whether it ended, by itself or because it was asked to.
     pub fn is_finished(&self) -> bool {
         self.task.is_finished()
     }

@@ -75,7 +75,7 @@ pub(in crate::harness) fn failed(missing: &str) -> ! {
 }
 
 /// Waits, change by change, until an object is as described or gone, and returns what it found. It
-/// does not panic: an error tells what there was instead.
+/// does not panic: an error says what there was instead.
 pub async fn awaited<K>(
     api: &Api<K>,
     name: &str,

@@ -14,7 +14,7 @@ use super::rollout::{Set, scale, unavailable};
 use super::{Failed, Owner, World, controller, fingerprint, status};
 use crate::member::pods::Key;
 
-/// Label that tells a template's pods and set from those of others.
+/// Label that distinguishes a template's pods and set from those of others.
 const HASH: &str = "pod-template-hash";
 /// Annotation that numbers the templates.
 const REVISION: &str = "deployment.kubernetes.io/revision";
@@ -50,7 +50,8 @@ pub(super) async fn reconcile(world: &World, key: &Key) -> Result<(), Failed> {
             .unwrap_or(0)
             + 1;
         let set = new_set(&deployment, spec, &hash, revision);
-        // The watch tells of the new set and brings us back; so it does if somebody was faster.
+        // The watch shows the new set and has this reconciled again; so it does if somebody was
+        // faster.
         return match api.create(&PostParams::default(), &set).await {
             Err(error) if !client::is_conflict(&error) => Err(error.into()),
             _ => Ok(()),

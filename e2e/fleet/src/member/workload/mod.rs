@@ -149,7 +149,7 @@ impl World {
         tokio::spawn(run);
     }
 
-    /// Looks again at everything that makes a pod on each node.
+    /// Reconciles again everything that makes a pod on each node.
     pub(super) fn nodes_changed(&self, queues: &Queues) {
         for set in self.daemon_sets.list() {
             queues.daemon_sets.add(key(set.meta()));
