@@ -46,7 +46,7 @@ impl Heartbeat {
     /// owner reference that ties the lease to its Cluster, or `None` while there is no Cluster or
     /// another agent leads; then nothing is renewed. `returned` is notified when a renewal succeeds
     /// after failures. `acknowledged` is called after each success with the time at which the
-    /// renewal was sent, and whether the one before it succeeded in its turn.
+    /// renewal was sent, and whether the one before it succeeded.
     pub async fn run(
         &self,
         client: Client,

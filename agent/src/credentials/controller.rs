@@ -38,7 +38,7 @@ const LOOK_AGAIN: Duration = Duration::from_mins(5);
 const TOKEN_GRACE: Duration = Duration::from_secs(30);
 /// Attempts to write an object when others write it at the same time.
 pub(super) const ATTEMPTS: usize = 4;
-/// Pause before a missing token is looked for again. The watch usually shows it earlier.
+/// Pause before a missing token is asked for again. The watch usually shows it earlier.
 const TOKEN_PAUSE: Duration = Duration::from_secs(1);
 
 /// Reason why credentials were not reported, or not removed.

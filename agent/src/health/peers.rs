@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Deadline of a handshake. A healthy API server needs three round trips.
 const DEADLINE: Duration = Duration::from_secs(5);
-/// Pause before an agent that does not lead looks whether it does.
+/// Pause before an agent that does not lead checks whether it does.
 const NOT_LEADING: Duration = Duration::from_secs(5);
 
 /// States of the peers, by their names.

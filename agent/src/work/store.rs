@@ -77,7 +77,7 @@ impl Store {
                 store.works.forget(&name);
                 store.statuses.forget(&name);
                 // A reconciliation that is under way may still record something about the
-                // Work, so it is forgotten in its turn on the queue.
+                // Work, so it is forgotten when the queue comes to it.
                 if applies {
                     store.waits.to_apply.add(name);
                 } else {

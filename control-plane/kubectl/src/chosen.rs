@@ -38,7 +38,7 @@ pub(super) fn required(clusters: Arg) -> Arg {
     clusters.required_unless_present("selector")
 }
 
-/// Returns the name of a cluster, which may stand behind its kind.
+/// Returns the name of a cluster, which may be behind its kind.
 pub(super) fn name(word: &str) -> Result<String, String> {
     match word.split_once('/') {
         None => Ok(word.to_owned()),

@@ -107,7 +107,7 @@ async fn asked(
 ) -> anyhow::Result<Answer> {
     let clusters = list::all::<Cluster>(Api::all(client.clone())).await;
     let clusters = clusters.map_err(anyhow::Error::msg)?;
-    // Whoever may not read it is told of all else.
+    // Whoever may not read it gets all else.
     let record = view::pause(&client).await.ok().flatten();
     let now = calendar();
     let on = |cluster: &&Cluster| binding.spec.target(&cluster.name_any()).is_some();

@@ -32,7 +32,7 @@ pub(super) struct Options {
     cluster: Option<String>,
 }
 
-/// Kinds that may stand before the name of a failover, as kubectl writes them.
+/// Kinds that may be before the name of a failover, as kubectl writes them.
 const KIND: [&str; 3] = ["failover", "failovers", "failover.failover.muster.io"];
 
 /// Reads the name of a failover, with its kind or without.

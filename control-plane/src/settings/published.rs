@@ -23,7 +23,7 @@ fn always(value: &impl Display) -> Option<String> {
     Some(value.to_string())
 }
 
-#[allow(clippy::ref_option)] // the macro hands all fields over alike
+#[allow(clippy::ref_option)] // the macro passes all fields alike
 fn if_set(value: &Option<impl Display>) -> Option<String> {
     value.as_ref().map(ToString::to_string)
 }

@@ -1,7 +1,7 @@
 //! Objects whose stored form differs from what was applied, because the server normalises it.
 //!
 //! Some servers normalise what is applied (another spelling of a duration, added zero values). Such
-//! an object would look changed after every apply, and would be applied again. The answer of the
+//! an object would seem changed after every apply, and would be applied again. The answer of the
 //! server is therefore stored with what was sent: while both stay the same, nothing is applied.
 
 use std::collections::HashMap;

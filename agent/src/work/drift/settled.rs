@@ -176,7 +176,7 @@ impl<'a> Comparison<'a> {
     }
 
     /// Compares an associative list or a set. An apply puts the agent's elements into the desired
-    /// order, whatever stands between them.
+    /// order, whatever is between them.
     fn same_list(
         &mut self,
         desired: &[Value],

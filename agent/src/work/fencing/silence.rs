@@ -75,7 +75,7 @@ impl Silence {
     }
 
     /// Records a renewal of this process, by the time at which it was sent. `in_turn` says whether
-    /// the renewal before it succeeded in its turn; otherwise an interruption ends now.
+    /// the renewal before it succeeded; otherwise an interruption ends now.
     pub fn acknowledged(&self, sent: Instant, in_turn: bool) {
         let mut times = self.lock();
         if times.woken.is_some_and(|woken| sent < woken) {

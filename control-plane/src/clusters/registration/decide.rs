@@ -64,7 +64,7 @@ pub fn read(request: &CertificateSigningRequest) -> Request {
     let wanted = match reading::read(&spec.request.0) {
         Ok(wanted) => wanted,
         // What cannot be read in one way only is never approved. Whoever is to bring an agent is
-        // told.
+        // informed.
         Err(why) if is_from_an_agent(request) => return Request::Odd(why.to_string()),
         Err(_) => return Request::Foreign,
     };

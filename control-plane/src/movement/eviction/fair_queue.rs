@@ -93,7 +93,7 @@ impl FairQueue {
         removed.is_some()
     }
 
-    /// Removes the item whose turn it is and returns it.
+    /// Removes the item that comes first and returns it.
     pub fn pop_first(&mut self) -> Option<(Rank, Key)> {
         let rank = self.first_rank()?;
         let served = std::mem::take(&mut self.served);
@@ -110,7 +110,7 @@ impl FairQueue {
         Some((rank, key))
     }
 
-    /// Returns the rank of the item whose turn it is.
+    /// Returns the rank of the item that comes first.
     pub fn first_rank(&self) -> Option<Rank> {
         self.by_rank.first_key_value().map(|(rank, _)| *rank)
     }

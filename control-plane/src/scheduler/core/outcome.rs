@@ -233,7 +233,7 @@ fn pass_over(
 }
 
 /// Returns the affinity group in use, where the status does not name it: the report of the schedule
-/// that chose it may have been lost after its result was written. Karmada does not look for it.
+/// that chose it may have been lost after its result was written. Karmada does not search for it.
 fn unreported_group(
     spec: &ResourceBindingSpec,
     status: &ResourceBindingStatus,

@@ -41,7 +41,7 @@ impl Configurations {
     }
 
     /// Returns the webhooks as of now. Where there never was a configuration, it returns `None` and
-    /// looks no further.
+    /// compares no further.
     pub fn hooks(&self) -> Option<Arc<[Hook]>> {
         let latest = self.collection.latest_version();
         if latest == 0 {

@@ -160,7 +160,7 @@ impl Authority {
     }
 
     /// Returns whether a token was signed here. The signature scheme is deterministic, so signing
-    /// again tells.
+    /// again shows it.
     pub fn signed(&self, token: &str) -> bool {
         let Some((text, signature)) = token.rsplit_once('.') else {
             return false;

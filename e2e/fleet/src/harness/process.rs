@@ -147,7 +147,7 @@ impl Process {
     /// Starts a program and keeps it running.
     pub fn start(launch: Launch) -> anyhow::Result<Self> {
         // The first start is not left to the keeper, so that a binary that cannot be started is
-        // told to whoever asked.
+        // reported to whoever asked.
         let child = launch.start()?;
         let first = State {
             id: child.0.id(),

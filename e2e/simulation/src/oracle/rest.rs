@@ -125,7 +125,7 @@ impl Oracle for Rest {
             let is_change = !is_policy || request.outcome == Outcome::Committed;
             is_change && waits(after, scene) || warns_again(after, scene)
         };
-        // The agent of a cluster that leaves may not read its Works any more, and reports that anew.
+        // The agent of a cluster that leaves may not read its Works any more, and says so anew.
         let leaves =
             request.resource.plural == "clusters" && after.is_some_and(objects::is_deleting);
         let mut is_excused = || {

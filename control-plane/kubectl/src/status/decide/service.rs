@@ -76,7 +76,7 @@ enum Copy {
 }
 
 /// Returns the service of all workloads. `ready` says of each cluster whether it is ready and
-/// heard.
+/// not silent.
 pub(super) fn service(
     snapshot: &Snapshot,
     ready: &BTreeMap<String, bool>,

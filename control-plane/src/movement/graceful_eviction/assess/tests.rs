@@ -488,7 +488,7 @@ fn a_healthy_copy_of_a_kind_without_a_rule_tells_of_its_health_where_the_old_one
     let phase = Some(json!({"phase": "Running"}));
     let observed = Some(json!({"observedGeneration": 1}));
     let scheduled = Some(json!({"lastScheduleTime": "2026-01-01T00:00:00Z"}));
-    // Status of the old copy, that of the new one, and whether the new one stands in for the old
+    // Status of the old copy, that of the new one, and whether the new one replaces the old
     // one soon after the task was created, and late.
     for (old, new, soon, late) in [
         (&none, &none, true, true),

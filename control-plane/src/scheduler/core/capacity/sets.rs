@@ -193,7 +193,7 @@ mod tests {
         }
     }
 
-    /// Places sets as [`place`] does, and looks at every node for every pod.
+    /// Places sets as [`place`] does, and tries every node for every pod.
     fn by_looking_at_all_nodes(parts: &[Part], grades: &Grades, bound: i64) -> i64 {
         let of_grade = |(ends, &count): (&Ends, &i64)| {
             let node = |_| Node {

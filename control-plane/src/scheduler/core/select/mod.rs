@@ -116,7 +116,7 @@ impl<'s> Spread<'s> {
     ///
     /// A constraint without field and label counts clusters, as admission would have written.
     /// `minGroups` 0 is 1, and `maxGroups` 0 or absent is no upper bound; Karmada takes both
-    /// literally, and so looks for a placement on nothing.
+    /// literally, and so searches for a placement on nothing.
     pub fn of(constraints: &'s [SpreadConstraint], behaviour: Behaviour) -> Self {
         let mut spread = Self {
             any: !constraints.is_empty(),

@@ -130,7 +130,7 @@ fn names_resource(pattern: &str, resource: &str, subresource: &str) -> bool {
 }
 
 /// Returns what of the wanted rules is not covered by the owned ones, in the form and order in
-/// which the server tells it.
+/// which the server reports it.
 pub fn missing(owned: &[Rule], wanted: &[Rule]) -> Vec<Rule> {
     let mut missing: Vec<Rule> = Vec::new();
     for piece in wanted.iter().flat_map(Rule::pieces) {
