@@ -78,8 +78,9 @@ impl Heartbeat {
             let pause = self.pause(outcome.is_ok());
             match outcome {
                 Ok(()) => {
-                    let in_turn = sent_before.is_some_and(|before| sent < before + self.turn());
-                    acknowledged(sent, in_turn && !failing);
+                    let is_consecutive =
+                        sent_before.is_some_and(|before| sent < before + self.in_time());
+                    acknowledged(sent, is_consecutive && !failing);
                     sent_before = Some(sent);
                     if failing {
                         returned.notify_one();
@@ -118,7 +119,7 @@ impl Heartbeat {
 
     /// Returns the time after the previous renewal within which the next one is in time. It is no
     /// longer than the lease, which is the shortest time after which a workload is stopped.
-    fn turn(&self) -> Duration {
+    fn in_time(&self) -> Duration {
         (2 * self.interval).min(self.duration)
     }
 

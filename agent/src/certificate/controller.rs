@@ -126,10 +126,10 @@ pub struct Rotation {
 impl Rotation {
     /// Renews the certificate until shutdown.
     pub async fn run(self, shutdown: CancellationToken) {
-        shutdown.run_until_cancelled(self.look_after()).await;
+        shutdown.run_until_cancelled(self.keep_renewed()).await;
     }
 
-    async fn look_after(&self) {
+    async fn keep_renewed(&self) {
         let mut stage = Stage::Idle;
         let mut failures = 0;
         let mut refusals = 0;
@@ -211,7 +211,7 @@ impl Rotation {
                 *stage = self.ask(&document, life).await?;
                 Ok(ASK)
             }
-            Stage::Asked { .. } => self.look_for_the_answer(stage, &document).await,
+            Stage::Asked { .. } => self.read_answer(stage, &document).await,
             Stage::Issued(issued) => {
                 // The certificate is used even if the Secret cannot be written.
                 if self.gateway.certificate().as_ref() != Some(&issued.certificate) {
@@ -293,11 +293,7 @@ impl Rotation {
         Ok(Stage::Asked { request, reported })
     }
 
-    async fn look_for_the_answer(
-        &self,
-        stage: &mut Stage,
-        document: &Document,
-    ) -> Result<Duration, Error> {
+    async fn read_answer(&self, stage: &mut Stage, document: &Document) -> Result<Duration, Error> {
         let Stage::Asked { request, reported } = stage else {
             return Ok(ASK);
         };

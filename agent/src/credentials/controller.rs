@@ -110,23 +110,23 @@ impl Credentials {
         if self.reports.is_empty() {
             return;
         }
-        let news = Arc::new(Notify::new());
+        let changed = Arc::new(Notify::new());
         let tokens: Informer<Secret> = Informer::new(
             Api::namespaced(self.watching.clone(), &self.namespace),
             Selection::everything().fields(format!("type={TOKEN_TYPE}")),
         );
-        let wake = Arc::clone(&news);
+        let wake = Arc::clone(&changed);
         tokens.on_change(move |_| wake.notify_one());
-        let wake = Arc::clone(&news);
+        let wake = Arc::clone(&changed);
         self.clusters.on_change(move |change| {
             if matters(change) {
                 wake.notify_one();
             }
         });
-        tokio::join!(tokens.run(shutdown.clone()), self.report_again(&news));
+        tokio::join!(tokens.run(shutdown.clone()), self.report_again(&changed));
     }
 
-    async fn report_again(&self, news: &Notify) {
+    async fn report_again(&self, changed: &Notify) {
         let mut fleet_id = self.fleet_id.clone();
         let mut failures = 0;
         let mut awaited: Option<Instant> = None;
@@ -142,7 +142,7 @@ impl Credentials {
                 }
             };
             tokio::select! {
-                () = news.notified() => {}
+                () = changed.notified() => {}
                 () = fleet_id.changed() => {}
                 () = tokio::time::sleep(jittered(pause)) => {}
             }

@@ -92,7 +92,7 @@ pub struct Choice {
     /// The server whose requests are sent.
     current: Option<Candidate>,
     /// Whether a store has said something that this process goes by.
-    has_heard: bool,
+    has_learned: bool,
     /// Time of the last answer of the server in use, or at which it was chosen.
     answered: Instant,
     /// Time of the last check of the other servers.
@@ -121,7 +121,7 @@ impl Choice {
             remembered: Remembered::default(),
             recorded: Recorded::Unread,
             current: None,
-            has_heard: false,
+            has_learned: false,
             answered: Instant::now(),
             asked_others: None,
             said: None,
@@ -169,7 +169,7 @@ impl Choice {
                 match judge(&self.remembered, &current, &said) {
                     Verdict::Same => self.keep(&current, &said).await,
                     // All that this process has read since its start comes from this store.
-                    Verdict::New if !self.has_heard && self.recorded == Recorded::Absent => {
+                    Verdict::New if !self.has_learned && self.recorded == Recorded::Absent => {
                         self.keep(&current, &said).await;
                     }
                     Verdict::New => {
@@ -319,7 +319,7 @@ impl Choice {
                 "namespace karmada-cluster"
             );
         }
-        self.has_heard = true;
+        self.has_learned = true;
         self.remembered = self.remembered.learn(candidate, said);
         *self.setup.restart.seen.lock() = Some(self.remembered.clone());
         self.record().await;

@@ -86,8 +86,8 @@ fn compare(cluster: &Cluster, id: &str, fleet: Option<&str>, same_server: bool) 
 impl Recognition {
     /// Follows the identity until shutdown.
     pub async fn run(self, shutdown: CancellationToken) {
-        let news = Arc::new(Notify::new());
-        let wake = Arc::clone(&news);
+        let changed = Arc::new(Notify::new());
+        let wake = Arc::clone(&changed);
         self.clusters.on_change(move |_| wake.notify_one());
         // Without this, an unreachable member would never be reported.
         advance(&self.join_state, JoinState::Registered);
@@ -102,7 +102,7 @@ impl Recognition {
                 };
                 tokio::select! {
                     () = tokio::time::sleep(jittered(pause)) => {}
-                    () = news.notified() => {}
+                    () = changed.notified() => {}
                 }
             }
         };

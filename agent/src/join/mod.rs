@@ -45,7 +45,7 @@ pub enum JoinState {
 }
 
 /// Receivers of the progress of a registration.
-pub struct Telling {
+pub struct Receivers {
     /// Sender of the state, for the tasks that wait for it.
     pub join_state: watch::Sender<JoinState>,
     /// State for `/readyz`.
@@ -67,17 +67,17 @@ pub async fn run(
     registration: Registration,
     clusters: Informer<Cluster>,
     leadership: Leadership,
-    telling: Telling,
+    receivers: Receivers,
     shutdown: CancellationToken,
 ) -> Result<(), Error> {
     let joining = async {
         tokio::select! {
-            () = stand_by(&leadership, &telling.health) => {}
+            () = stand_by(&leadership, &receivers.health) => {}
             refused = refusal(&registration) => return Err(refused),
         }
         let name = &registration.settings.cluster_name;
-        let news = Arc::new(Notify::new());
-        let wake = Arc::clone(&news);
+        let changed = Arc::new(Notify::new());
+        let wake = Arc::clone(&changed);
         clusters.on_change(move |_| wake.notify_one());
         loop {
             let known = clusters.get(None, name);
@@ -96,7 +96,7 @@ pub async fn run(
             }
             tokio::select! {
                 () = tokio::time::sleep(jittered(PAUSES.0)) => {}
-                () = news.notified() => {}
+                () = changed.notified() => {}
             }
         }
     };
@@ -154,14 +154,14 @@ async fn refusal(registration: &Registration) -> Error {
 async fn keep_trying(
     registration: &Registration,
     clusters: &Informer<Cluster>,
-    telling: &Telling,
-    news: &Notify,
+    receivers: &Receivers,
+    changed: &Notify,
 ) -> Result<(), Error> {
-    let Telling {
+    let Receivers {
         join_state,
         health,
         events,
-    } = telling;
+    } = receivers;
     let (mut pause, longest) = PAUSES;
     let mut told = String::new();
     loop {
@@ -192,7 +192,7 @@ async fn keep_trying(
         tokio::select! {
             () = tokio::time::sleep(jittered(pause)) => pause = (pause * 2).min(longest),
             // The Cluster changed: the doubt may be over.
-            () = news.notified(), if error.is_doubt() => {}
+            () = changed.notified(), if error.is_doubt() => {}
         }
     }
     health.ready("registration", Ok(()));
@@ -240,7 +240,7 @@ async fn changed(
         if let Some(reason) = cluster.and_then(|cluster| again(&cluster, known)) {
             return reason;
         }
-        news.notified().await;
+        changed.notified().await;
     }
 }
 

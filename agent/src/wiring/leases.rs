@@ -170,7 +170,7 @@ impl Leases {
             owner.filter(|_| self.leadership.is_current())
         };
         let (returned, retire) = (Arc::clone(&self.returned), self.retire.clone());
-        let acknowledged = |sent, in_turn| self.silence.acknowledged(sent, in_turn);
+        let acknowledged = |sent, is_consecutive| self.silence.acknowledged(sent, is_consecutive);
         let beat = self
             .heartbeat
             .run(client, owner, returned, acknowledged, retire);

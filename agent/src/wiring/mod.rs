@@ -135,12 +135,12 @@ impl Agent {
         let client = base.fleet_client(Profile::Write)?;
         let (events, delivery) = Events::new(client, COMPONENT, base.shutdown.clone());
         tasks.spawn("events", delivery);
-        let telling = serve::report_election(
+        let reporting = serve::report_election(
             base.leadership.clone(),
             base.health.clone(),
             base.shutdown.clone(),
         );
-        tasks.spawn("state of the election", telling);
+        tasks.spawn("state of the election", reporting);
         let (refused, mut refusal) = mpsc::channel(1);
         let context = Context::new(base, events, refused, None)?;
         tasks::start(&context, &mut tasks)?;

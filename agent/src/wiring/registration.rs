@@ -6,7 +6,7 @@ use muster_shared::client::{self, Limits, Profile};
 use super::context::Context;
 use super::tasks::Made;
 use crate::fleet_id::Finder;
-use crate::join::{self, Registration, Telling};
+use crate::join::{self, Receivers, Registration};
 
 /// Registers the member. A final refusal ends the agent, and is sent through `context.refused`.
 pub(super) fn registration(context: &Context) -> Made {
@@ -25,7 +25,7 @@ pub(super) fn registration(context: &Context) -> Made {
             Vec::new()
         },
     };
-    let telling = Telling {
+    let receivers = Receivers {
         join_state: context.join_state.clone(),
         health: base.health.clone(),
         events: context.events.clone(),
@@ -34,7 +34,7 @@ pub(super) fn registration(context: &Context) -> Made {
     let (refused, shutdown) = (context.refused.clone(), base.shutdown.clone());
     Ok(Box::pin(async move {
         let ends = shutdown.clone();
-        let joining = join::run(registration, clusters, leadership, telling, ends);
+        let joining = join::run(registration, clusters, leadership, receivers, ends);
         if let Err(error) = joining.await {
             refused.try_send(error).ok();
             shutdown.cancel();

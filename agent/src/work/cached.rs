@@ -147,12 +147,12 @@ impl CachedWork {
 
     /// Returns whether the condition `Applied` changed. Unless the agent wrote that, it was lost or
     /// restored.
-    pub fn tells_otherwise(old: Option<&Self>, new: &Self) -> bool {
+    pub fn changes_applied(old: Option<&Self>, new: &Self) -> bool {
         old.is_some_and(|old| old.applied != new.applied)
     }
 
     /// Returns whether the reported statuses of its objects changed.
-    pub fn reports_otherwise(old: Option<&Self>, new: &Self) -> bool {
+    pub fn changes_reported(old: Option<&Self>, new: &Self) -> bool {
         old.is_some_and(|old| old.reported != new.reported)
     }
 

@@ -62,12 +62,12 @@ impl Store {
             Change::Applied { old, new } => {
                 let (name, old) = (new.name_any(), old.as_deref());
                 let is_own = store.works.observe(new);
-                let is_lost = !is_own && CachedWork::tells_otherwise(old, new);
+                let is_lost = !is_own && CachedWork::changes_applied(old, new);
                 if applies && (is_lost || CachedWork::concerns_us(old, new)) {
                     store.waits.changed(&name);
                 }
                 // The status was lost, or another writer changed it.
-                let is_lost = !is_own && CachedWork::reports_otherwise(old, new);
+                let is_lost = !is_own && CachedWork::changes_reported(old, new);
                 if reports && (is_lost || CachedWork::becomes_readable(old, new)) {
                     store.waits.to_report.add(name);
                 }

@@ -48,8 +48,8 @@ pub struct Waits {
 #[derive(Default)]
 struct State {
     works: HashMap<String, Memory>,
-    /// Number of Works that are being processed.
-    turns: HashMap<Event, usize>,
+    /// Number of large Works that are being processed.
+    large: HashMap<Event, usize>,
 }
 
 /// Event that a Work waits for.
@@ -60,9 +60,9 @@ pub enum Event {
     /// A namespace or a definition is created.
     Prerequisite,
     /// One of the large Works has been applied.
-    TurnToApply,
+    FreeToApply,
     /// One of the large Works has been reported.
-    TurnToReport,
+    FreeToReport,
 }
 
 /// Memory about one Work.
@@ -124,7 +124,7 @@ pub struct Permit(Option<(Waits, Event)>);
 impl Drop for Permit {
     fn drop(&mut self) {
         if let Some((waits, event)) = self.0.take() {
-            if let Some(taken) = waits.state.lock().turns.get_mut(&event) {
+            if let Some(taken) = waits.state.lock().large.get_mut(&event) {
                 *taken -= 1;
             }
             waits.wake(event, Duration::ZERO);
@@ -186,7 +186,7 @@ impl Waits {
             !memory.is_empty()
         });
         let queue = match event {
-            Event::TurnToReport => &self.to_report,
+            Event::FreeToReport => &self.to_report,
             _ => &self.to_apply,
         };
         for work in woken {
@@ -196,12 +196,12 @@ impl Waits {
 
     /// Returns a permit for a Work; `None` if it is large and has to wait until there is one: a
     /// worker that waited for it would keep small Works waiting.
-    pub fn turn(&self, cached: &CachedWork, event: Event) -> Option<Permit> {
+    pub fn permit(&self, cached: &CachedWork, event: Event) -> Option<Permit> {
         if !cached.is_large() {
             return Some(Permit(None));
         }
         let mut state = self.state.lock();
-        let taken = state.turns.entry(event).or_default();
+        let taken = state.large.entry(event).or_default();
         if *taken == LARGE {
             let memory = state.works.entry(cached.name_any()).or_default();
             memory.events.insert(event);

@@ -83,7 +83,7 @@ impl Choice {
                 None
             }
         };
-        let own = self.has_heard.then(|| self.remembered.clone());
+        let own = self.has_learned.then(|| self.remembered.clone());
         let all = found.into_iter().chain(seen).chain(own);
         if let Some(newest) = all.max_by_key(|it| it.epoch) {
             self.remembered = newest;

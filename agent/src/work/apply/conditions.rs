@@ -41,7 +41,7 @@ const LONGEST_FAILURE: usize = 1024;
 const LONGEST_MESSAGE: usize = 4096;
 
 /// Shortest and longest pause between two checks of objects that are being deleted.
-const FIRST_LOOK: Duration = Duration::from_secs(1);
+const FIRST_CHECK: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// Failures of a Work.
@@ -89,9 +89,9 @@ impl Failures {
     /// Returns the time after which objects that are being deleted are checked again, where no
     /// watch reports their end: each time as long as it has taken so far. `None` if there are
     /// none.
-    pub fn look_again(&self, now: Timestamp) -> Option<Duration> {
+    pub fn check_again(&self, now: Timestamp) -> Option<Duration> {
         let lasts = Duration::try_from(now.duration_since(self.since?)).unwrap_or_default();
-        Some(lasts.clamp(FIRST_LOOK, LONGEST_PAUSE))
+        Some(lasts.clamp(FIRST_CHECK, LONGEST_PAUSE))
     }
 }
 

@@ -108,7 +108,7 @@ impl Applier {
             self.forget(name);
             return Ok(Next::Done);
         };
-        let Some(_turn) = self.store.waits.turn(&cached, Event::TurnToApply) else {
+        let Some(_permit) = self.store.waits.permit(&cached, Event::FreeToApply) else {
             return Ok(Next::Waits);
         };
         self.store.waits.begin(name);
@@ -197,8 +197,8 @@ impl Applier {
             return Err(Error::Dismissed);
         }
 
-        let look_again = failures.look_again(self.clock.now());
-        if is_asked && failures.is_empty() && look_again.is_none() {
+        let check_again = failures.check_again(self.clock.now());
+        if is_asked && failures.is_empty() && check_again.is_none() {
             // What was reported stays until all objects have been applied, but for those that are
             // gone.
             self.conclude(work, Vec::new(), &gone).await?;
@@ -209,7 +209,7 @@ impl Applier {
         let applied = conditions::applied(total, &failures, now);
         let (contended, again) = self.store.waits.contended(&name);
         let contended = conditions::contended(conditions_of(&work), &contended, now);
-        let news = changed || is_update(&work, &applied);
+        let is_new = changed || is_update(&work, &applied);
         let mut conditions = vec![conditions::dispatching(false, now), applied];
         conditions.extend(contended);
         if let Some(fenced) = fenced.filter(|_| failures.unapplied.is_empty() && !is_asked) {
@@ -219,7 +219,7 @@ impl Applier {
         }
         self.conclude(Arc::clone(&work), conditions, &gone).await?;
         if failures.is_empty() {
-            if news && look_again.is_none() {
+            if is_new && check_again.is_none() {
                 let note = format!(
                     "Sync work({}) to cluster({}) successful.",
                     path(&work),
@@ -230,11 +230,11 @@ impl Applier {
             let again = again.into_iter().chain(unconfirmed.then_some(UNCONFIRMED));
             let tries = keys(&work);
             let tries = tries.filter_map(|(_, key, _)| self.objects.drift.tries_again(&key));
-            let again = again.chain(look_again).chain(tries);
+            let again = again.chain(check_again).chain(tries);
             return Ok(again.min().map_or(Next::Done, Next::After));
         }
         let failure = failures.message();
-        if news {
+        if is_new {
             let (work_path, cluster) = (path(&work), &self.objects.cluster);
             let note =
                 format!("Failed to sync work({work_path}) to cluster({cluster}), err: {failure}");

@@ -162,7 +162,7 @@ impl Applier {
             self.conclude(Arc::new(work), vec![known], &[]).await?;
             return Err(Error::Objects(failure));
         }
-        if let Some(pause) = failures.look_again(now) {
+        if let Some(pause) = failures.check_again(now) {
             self.conclude(Arc::new(work), vec![known], &[]).await?;
             return Ok(Next::After(pause));
         }

@@ -24,11 +24,11 @@ impl Applier {
         let work = outline(cached, why);
         let now = self.clock.now();
         let refused = conditions::unreadable(why, now);
-        let news = is_update(&work, &refused);
+        let is_new = is_update(&work, &refused);
         tracing::warn!(work = path(&work), %why, "stepped over");
         let work = Arc::new(work);
         self.conclude(Arc::clone(&work), vec![refused], &[]).await?;
-        if news {
+        if is_new {
             self.events.warn(&*work, "SyncFailed", why.to_string());
         }
         Ok(Next::Done)
@@ -42,11 +42,14 @@ impl Applier {
         conditions: Vec<Condition>,
         gone: &[ObjectKey],
     ) -> Result<(), Error> {
-        if let Some(turned) = conditions.iter().find(|new| dispatching_turned(&work, new)) {
+        if let Some(turned) = conditions
+            .iter()
+            .find(|new| dispatching_changed(&work, new))
+        {
             let note = turned.message.clone();
             self.events.inform(&*work, "WorkDispatching", note);
         }
-        let warned = conditions.iter().find(|new| contest_turned(&work, new));
+        let warned = conditions.iter().find(|new| contest_changed(&work, new));
         if let Some(contended) = warned {
             let note = contended.message.clone();
             self.events.warn(&*work, CONTENDED, note);
@@ -90,14 +93,14 @@ impl Applier {
 
 /// Returns whether a condition says something new about dispatching. A new Work is expected to be
 /// dispatched.
-fn dispatching_turned(work: &Work, new: &Condition) -> bool {
+fn dispatching_changed(work: &Work, new: &Condition) -> bool {
     let known = get(conditions_of(work), DISPATCHING);
     new.type_ == DISPATCHING
         && known.map_or(new.status == FALSE, |known| known.status != new.status)
 }
 
 /// Returns whether a condition says something new about other writers of the objects.
-fn contest_turned(work: &Work, new: &Condition) -> bool {
+fn contest_changed(work: &Work, new: &Condition) -> bool {
     let known = get(conditions_of(work), CONTENDED);
     new.type_ == CONTENDED
         && new.status == TRUE

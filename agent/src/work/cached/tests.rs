@@ -238,12 +238,12 @@ fn a_status_that_says_otherwise_than_before_is_noticed() {
         edit(&mut new);
         let (old, new) = (cached(&old), cached(&new));
         assert_eq!(
-            CachedWork::tells_otherwise(Some(&old), &new),
+            CachedWork::changes_applied(Some(&old), &new),
             applied,
             "{what}"
         );
         assert_eq!(
-            CachedWork::reports_otherwise(Some(&old), &new),
+            CachedWork::changes_reported(Some(&old), &new),
             reported,
             "{what}"
         );
@@ -279,8 +279,8 @@ fn a_work_without_its_text_says_the_same_about_itself() {
             let (uid, wish) = new.wishes();
             let flags = [
                 CachedWork::concerns_us(old, new),
-                CachedWork::tells_otherwise(old, new),
-                CachedWork::reports_otherwise(old, new),
+                CachedWork::changes_applied(old, new),
+                CachedWork::changes_reported(old, new),
                 CachedWork::becomes_readable(old, new),
                 new.is_pending(),
                 new.is_to_be_kept(),

@@ -74,7 +74,7 @@ impl Round {
 }
 
 /// Element of a list of fenced objects, or its end by an error.
-enum Told {
+enum Listed {
     /// A fenced object.
     Object(Fenced),
     /// A fenced object that cannot be read, and why.
@@ -116,10 +116,14 @@ impl Objects {
         let (mut seen, mut unreadable) = (HashSet::new(), Vec::new());
         let due = self.fenced(kind, place).filter_map(|told| {
             let due = match told {
-                Told::Object(it) if fleet.owner(ownership::fleet(&it.head)) == Owner::Other => None,
+                Listed::Object(it) if fleet.owner(ownership::fleet(&it.head)) == Owner::Other => {
+                    None
+                }
                 // An object may come twice.
-                Told::Object(it) if !seen.insert(text(&it.head, "uid").map(str::to_owned)) => None,
-                Told::Object(fenced) => match Orders::of(&fenced.head).map(|it| it.after()) {
+                Listed::Object(it) if !seen.insert(text(&it.head, "uid").map(str::to_owned)) => {
+                    None
+                }
+                Listed::Object(fenced) => match Orders::of(&fenced.head).map(|it| it.after()) {
                     Some(after) if is_due(after) => Some(fenced),
                     Some(after) => {
                         round.next = round.next.into_iter().chain([after]).min();
@@ -132,11 +136,11 @@ impl Objects {
                         None
                     }
                 },
-                Told::Unreadable(name, error) => {
+                Listed::Unreadable(name, error) => {
                     unreadable.push((name, error));
                     None
                 }
-                Told::Trouble(error) => {
+                Listed::Trouble(error) => {
                     round.trouble = Some(error);
                     None
                 }
@@ -164,7 +168,7 @@ impl Objects {
     }
 
     /// Returns the fenced objects of a kind, page by page.
-    fn fenced(&self, kind: &GroupVersionKind, place: &Place) -> impl Stream<Item = Told> {
+    fn fenced(&self, kind: &GroupVersionKind, place: &Place) -> impl Stream<Item = Listed> {
         let all: Api<Raw> = Api::all_with(self.client.clone(), &place.resource);
         let selection = fenced().page_size(PAGE);
         let limits = || self.limits.lock();
@@ -180,12 +184,12 @@ impl Objects {
                 match page {
                     Ok(page) => {
                         let page = page?;
-                        let objects = page.objects.into_iter().map(Told::Object);
+                        let objects = page.objects.into_iter().map(Listed::Object);
                         let unreadable = page.unreadable.into_iter();
-                        let unreadable = unreadable.map(|it| Told::Unreadable(it.name, it.error));
+                        let unreadable = unreadable.map(|it| Listed::Unreadable(it.name, it.error));
                         Some((objects.chain(unreadable).collect(), Some(pages)))
                     }
-                    Err(error) => Some((vec![Told::Trouble(error.to_string())], None)),
+                    Err(error) => Some((vec![Listed::Trouble(error.to_string())], None)),
                 }
             }
         });

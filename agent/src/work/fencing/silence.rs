@@ -37,7 +37,7 @@ struct Times {
     /// Acknowledgement that ended the last interruption.
     resumed: Option<Instant>,
     /// A time before the uptime was last read, and that uptime.
-    looked: Option<(Instant, Duration)>,
+    checked: Option<(Instant, Duration)>,
     /// Time at which a suspension of the machine was last noticed.
     woken: Option<Instant>,
 }
@@ -64,7 +64,7 @@ impl Silence {
             own: None,
             learned: None,
             resumed: None,
-            looked: None,
+            checked: None,
             woken: None,
         };
         Self {
@@ -74,16 +74,16 @@ impl Silence {
         }
     }
 
-    /// Records a renewal of this process, by the time at which it was sent. `in_turn` says whether
-    /// the renewal before it succeeded; otherwise an interruption ends now.
-    pub fn acknowledged(&self, sent: Instant, in_turn: bool) {
+    /// Records a renewal of this process, by the time at which it was sent. `is_consecutive` says
+    /// whether the renewal before it succeeded; otherwise an interruption ends now.
+    pub fn acknowledged(&self, sent: Instant, is_consecutive: bool) {
         let mut times = self.lock();
         if times.woken.is_some_and(|woken| sent < woken) {
             // The machine may have been suspended between the sending and the answer.
             return;
         }
         times.own = times.own.max(Some(sent));
-        if !in_turn || times.resumed.is_none() {
+        if !is_consecutive || times.resumed.is_none() {
             times.resumed = Some(Instant::now());
         }
     }
@@ -160,8 +160,8 @@ impl Times {
     /// Makes everything older by the time for which the machine was suspended since the last check.
     /// The uptime was read between `before` and `after`.
     fn check(&mut self, before: Instant, uptime: Duration, after: Instant) {
-        let looked = self.looked.replace((before, uptime));
-        let Some((since, then)) = looked else {
+        let checked = self.checked.replace((before, uptime));
+        let Some((since, then)) = checked else {
             return;
         };
         let suspended = uptime.saturating_sub(then);

@@ -46,16 +46,16 @@ impl Known {
     /// Takes over the interpretation of the object; returns whether it is new.
     fn learn(&mut self, look: Interpretation) -> bool {
         self.has_run = false;
-        let mut news = self.trouble != look.trouble;
-        if news {
+        let mut is_new = self.trouble != look.trouble;
+        if is_new {
             (self.trouble, self.is_told) = (look.trouble, false);
         }
         if let Some(status) = look.status {
             let status = Some(status.beside(self.status.as_ref()));
-            news |= self.status != status;
+            is_new |= self.status != status;
             self.status = status;
         }
-        news
+        is_new
     }
 }
 

@@ -1,7 +1,7 @@
 //! Reports the states of objects in the status of their Works.
 
 mod compose;
-mod news;
+mod events;
 mod reporter;
 
 pub use self::reporter::Reporter;

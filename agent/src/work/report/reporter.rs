@@ -9,7 +9,7 @@ use muster_shared::queue::Next;
 use serde_json::json;
 
 use super::compose::compose;
-use super::news::news;
+use super::events::events;
 use crate::work::CachedWork;
 use crate::work::manifests::{keys, named};
 use crate::work::store::Store;
@@ -48,7 +48,7 @@ impl Reporter {
         if cached.metadata.deletion_timestamp.is_some() {
             return Ok(Next::Done);
         }
-        let Some(_turn) = self.store.waits.turn(&cached, Event::TurnToReport) else {
+        let Some(_permit) = self.store.waits.permit(&cached, Event::FreeToReport) else {
             return Ok(Next::Waits);
         };
         let mut whole = works.open(&cached).await?;
@@ -100,7 +100,7 @@ impl Reporter {
         match call.await {
             Ok(_) => {
                 metrics::counter!("muster_work_reports_total").increment(1);
-                for (reason, text) in news(named(work), &report.statuses) {
+                for (reason, text) in events(named(work), &report.statuses) {
                     self.events.inform(work, reason, text);
                 }
                 if report.shortened > 0 {

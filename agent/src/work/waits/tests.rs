@@ -136,7 +136,7 @@ async fn an_event_wakes_those_that_wait_for_it_and_no_others() {
     waits.go_on("goes on", Event::Prerequisite);
     waits.wake(Event::Listed, Duration::ZERO);
     assert_eq!(waits.to_apply.len(), 2);
-    waits.wake(Event::TurnToApply, Duration::ZERO);
+    waits.wake(Event::FreeToApply, Duration::ZERO);
     let state = waits.state.lock();
     assert_eq!(state.works.keys().collect::<Vec<_>>(), ["both"]);
 }

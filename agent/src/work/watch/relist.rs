@@ -18,7 +18,7 @@ const BETWEEN: Duration = Duration::from_secs(15);
 /// not kept in memory, so that a list has to show them again. Where a webhook answers about the
 /// kind, it is asked again when its answers have lost their validity.
 pub(super) struct Relist {
-    news: watch::Receiver<Layers>,
+    changes: watch::Receiver<Layers>,
     layers: Layers,
     api_version: String,
     kind: String,
@@ -35,10 +35,10 @@ impl Relist {
         kind: &GroupVersionKind,
         readable: broadcast::Receiver<GroupVersionKind>,
     ) -> Self {
-        let mut news = interpreters.subscribe();
-        let layers = news.borrow_and_update().clone();
+        let mut changes = interpreters.subscribe();
+        let layers = changes.borrow_and_update().clone();
         Self {
-            news,
+            changes,
             layers,
             api_version: kind.api_version(),
             kind: kind.kind.clone(),
@@ -70,8 +70,8 @@ impl Relist {
             let next = self.at.into_iter().chain(expires).min();
             let at = next.unwrap_or_else(Instant::now);
             tokio::select! {
-                Ok(()) = self.news.changed() => {
-                    let layers = self.news.borrow_and_update().clone();
+                Ok(()) = self.changes.changed() => {
+                    let layers = self.changes.borrow_and_update().clone();
                     let before = std::mem::replace(&mut self.layers, layers);
                     if !before.is_same_for(&self.layers, &self.api_version, &self.kind) {
                         break;

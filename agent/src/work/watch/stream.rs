@@ -96,7 +96,7 @@ impl Stream {
                         break;
                     }
                 }
-                (place, object) = self.waiting.answered() => self.look_again(&place, object).await,
+                (place, object) = self.waiting.answered() => self.interpret_again(&place, object).await,
                 Some(event) = events.next() => self.follow(event).await,
             }
         }
@@ -105,7 +105,7 @@ impl Stream {
 
     /// Interprets again an object about which a webhook has answered, or has a list show it if
     /// there was no room for it.
-    pub(super) async fn look_again(&mut self, place: &ObjectKey, object: Option<Value>) {
+    pub(super) async fn interpret_again(&mut self, place: &ObjectKey, object: Option<Value>) {
         match object {
             Some(object) => _ = self.see(place, (object, None)).await,
             None => self.relist.soon(LIST_AGAIN),

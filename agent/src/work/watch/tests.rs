@@ -248,12 +248,12 @@ async fn an_object_that_found_no_room_has_its_kind_listed_when_its_question_is_a
     };
     assert!(!is_listed(&mut stream, 29).await);
     stream
-        .look_again(&place("a"), Some(object(&fleet, "a")))
+        .interpret_again(&place("a"), Some(object(&fleet, "a")))
         .await;
     assert!(!is_listed(&mut stream, 60).await, "it had room");
-    stream.look_again(&place("a"), None).await;
+    stream.interpret_again(&place("a"), None).await;
     assert!(is_listed(&mut stream, 2).await);
-    stream.look_again(&place("a"), None).await;
+    stream.interpret_again(&place("a"), None).await;
     assert!(!is_listed(&mut stream, 28).await, "lists have their pauses");
     assert!(is_listed(&mut stream, 3).await);
 }

@@ -268,14 +268,14 @@ async fn few_large_works_are_held_at_a_time_and_any_number_of_others() {
     let works = start(&fleet).await;
     let (small, large) = (get(&works, "small"), get(&works, "large"));
     let waits = Waits::default();
-    let take = |work| waits.turn(work, Event::TurnToApply);
+    let take = |work| waits.permit(work, Event::FreeToApply);
     let mut held: Vec<_> = (0..2).map(|_| take(&large)).collect();
     assert!(held.iter().all(Option::is_some));
     assert!(take(&small).is_some());
-    assert!(waits.turn(&large, Event::TurnToReport).is_some());
+    assert!(waits.permit(&large, Event::FreeToReport).is_some());
     assert!(take(&large).is_none() && waits.to_apply.is_empty());
     held.pop();
-    assert_eq!(waits.to_apply.len(), 1, "it is due when a turn ends");
+    assert_eq!(waits.to_apply.len(), 1, "it is due when a large one ends");
     assert!(take(&large).is_some());
 }
 

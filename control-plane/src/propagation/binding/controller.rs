@@ -99,9 +99,9 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         // The manifest follows the template itself. The binding names its version, and need not
         // change before the template does: the detector may be another program, or see two changes
         // as one. The binding may have been seen first, too.
-        .watches(&fleet.templates, |_, news| {
-            let is_there = news.event != TemplateEvent::Gone;
-            is_there.then(|| BindingKey::for_template(&news.key))
+        .watches(&fleet.templates, |_, change| {
+            let is_there = change.event != TemplateEvent::Gone;
+            is_there.then(|| BindingKey::for_template(&change.key))
         })
         .watches(&fleet.works, move |fleet, change| {
             let key = binding_of(change.object())?;

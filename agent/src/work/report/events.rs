@@ -13,7 +13,7 @@ use crate::work::manifests::key_of;
 use crate::work::observed::Note;
 
 /// Returns the events for the difference of two reports.
-pub fn news(before: &[ManifestStatus], after: &[ManifestStatus]) -> Vec<Note> {
+pub fn events(before: &[ManifestStatus], after: &[ManifestStatus]) -> Vec<Note> {
     let mut notes = Vec::new();
     let known: HashMap<_, &ManifestStatus> = before
         .iter()
@@ -91,12 +91,12 @@ mod tests {
         for (name, before, after, expected) in [
             ("the first report", &none, &ill, vec![reflected, sick]),
             ("another status", &fine, &fine, vec![]),
-            ("a turn of health", &ill, &fine, vec![well]),
+            ("a change of health", &ill, &fine, vec![well]),
             ("nobody knows its health", &fine, &unclear, vec![]),
             ("no status to reflect", &none, &without_status, vec![well]),
             ("it goes", &fine, &none, vec![]),
         ] {
-            let notes: Vec<String> = news(before, after)
+            let notes: Vec<String> = events(before, after)
                 .into_iter()
                 .map(|(_, text)| text)
                 .collect();
