@@ -170,7 +170,7 @@ where
             return Ok((progress, Err(Stopped::Interrupted)));
         }
         let next = Instant::now() + PAUSE;
-        let news = async {
+        let observed = async {
             let _ = timeout(LOOK, changed.notified()).await;
             sleep_until(next).await;
         };
@@ -181,7 +181,7 @@ where
                     changed.notify_one();
                 }
             };
-            tokio::join!(news, asked);
+            tokio::join!(observed, asked);
         };
         let stopped = tokio::select! {
             () = awaited => continue,

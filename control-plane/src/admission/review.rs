@@ -318,24 +318,26 @@ fn check(
                 data_replication::check(&it.spec, &mut found);
                 found
             };
-            let mut found = news(request, rule);
+            let mut found = new_findings(request, rule);
             if let (Some(old), Some(new)) = (before(request), read(&request.object)) {
                 let frozen = policy::check_change(&old, &new, scope);
                 found.problems.extend(frozen.problems);
             }
             found
         }
-        Kind::OverridePolicy => news(request, override_policy::check),
-        Kind::TaintPolicy => news(request, |it| {
+        Kind::OverridePolicy => new_findings(request, override_policy::check),
+        Kind::TaintPolicy => new_findings(request, |it| {
             taint_policy::check(it, rules.allow_no_execute, rules.condition_taints)
         }),
-        Kind::Binding(_) => news(request, binding::check),
-        Kind::Cluster => news(request, cluster::check),
-        Kind::InterpreterWebhook => news(request, interpreter_webhook::check),
+        Kind::Binding(_) => new_findings(request, binding::check),
+        Kind::Cluster => new_findings(request, cluster::check),
+        Kind::InterpreterWebhook => new_findings(request, interpreter_webhook::check),
         Kind::Customization => {
             let others = customizations();
             // Each script is run, which may take as long as the limits allow.
-            without_blocking_others(|| news(request, |it| customization::check(it, &others)))
+            without_blocking_others(|| {
+                new_findings(request, |it| customization::check(it, &others))
+            })
         }
     }
 }
@@ -345,7 +347,10 @@ fn read<T: DeserializeOwned>(object: &Value) -> Option<T> {
 }
 
 /// Returns what is wrong with an object that was not wrong with it before.
-fn news<T: DeserializeOwned>(request: &Request, check: impl Fn(&T) -> Findings) -> Findings {
+fn new_findings<T: DeserializeOwned>(
+    request: &Request,
+    check: impl Fn(&T) -> Findings,
+) -> Findings {
     let judge = |object: &Value| match T::deserialize(object) {
         Ok(object) => check(&object),
         Err(error) => {

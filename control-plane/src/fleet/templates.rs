@@ -460,10 +460,10 @@ impl Templates {
         entry.map(|entry| entry.watched = watched).is_some()
     }
 
-    fn notify(&self, news: &TemplateChange) {
+    fn notify(&self, change: &TemplateChange) {
         let listeners = self.inner.listeners.read();
         for listener in &*listeners {
-            listener(news);
+            listener(change);
         }
     }
 

@@ -713,10 +713,10 @@ impl FakeApi {
                 text.push_str(&line("ERROR", &refusal(410, "Expired", "")));
             }
             Some(from) => {
-                let news = state.log.iter();
-                let news = news.filter(|it| it.0 > from && it.1 == plural && is_in(&it.3));
-                let news = news.filter(|it| !state.hidden.contains(&place(&it.1, &it.3)));
-                text.extend(news.map(|(_, _, kind, object)| line(kind, object)));
+                let events = state.log.iter();
+                let events = events.filter(|it| it.0 > from && it.1 == plural && is_in(&it.3));
+                let events = events.filter(|it| !state.hidden.contains(&place(&it.1, &it.3)));
+                text.extend(events.map(|(_, _, kind, object)| line(kind, object)));
             }
             None => {
                 let is_shown = |it: &Place| it.0 == plural && !state.hidden.contains(it);

@@ -80,10 +80,10 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         .watches(&fleet.bindings, move |_, change| {
             bound(&of_bindings, change)
         })
-        .watches(&fleet.templates, |_, news| {
-            let kind = &news.key.kind;
+        .watches(&fleet.templates, |_, change| {
+            let kind = &change.key.kind;
             has_addresses(&kind.api_version, &kind.kind)
-                .then(|| BindingKey::for_template(&news.key))
+                .then(|| BindingKey::for_template(&change.key))
         })
         .watches(&endpoints, move |_, change| {
             endpoints_of(&of_endpoints, change)

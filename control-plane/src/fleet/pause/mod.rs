@@ -361,7 +361,7 @@ mod tests {
         let of_fleet = |now| pauses.of_fleet(at(now)).is_some();
         assert!(of_fleet(0) && of_fleet(8) && !of_fleet(9));
         pauses.set_fleet(pause(Some(at(9))));
-        assert_eq!(told.load(Ordering::Relaxed), 2, "the same is no news");
+        assert_eq!(told.load(Ordering::Relaxed), 2, "the same is nothing new");
         assert_eq!(pauses.show(at(0)), Some(at(9)), "the first that ends");
         assert_eq!(pauses.show(at(9)), Some(at(50)));
         pauses.set_fleet(None);

@@ -208,8 +208,8 @@ async fn a_watch_that_panics_is_started_anew() {
             Arc::new(AtomicBool::new(false)),
         );
         let (odd, panicked) = (gizmo.clone(), Arc::clone(&told));
-        templates.on_change(move |news| {
-            let first = *news.key.kind == odd && !panicked.swap(true, Ordering::Relaxed);
+        templates.on_change(move |change| {
+            let first = *change.key.kind == odd && !panicked.swap(true, Ordering::Relaxed);
             assert!(!first || panics_when_known, "odd data");
         });
         let (odd, panicked) = (gizmo.clone(), Arc::clone(&known));

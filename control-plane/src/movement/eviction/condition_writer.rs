@@ -88,19 +88,19 @@ impl ConditionWriter {
     /// Takes notes, all before any is written; each replaces an earlier one about the same binding
     /// and cluster.
     pub fn report(&self, notes: Vec<(Key, Note)>) {
-        let (now, mut news) = (Instant::now(), Vec::new());
+        let (now, mut due) = (Instant::now(), Vec::new());
         let mut books = self.books.lock();
         for (key, note) in notes {
             let urgent = note.is_urgent();
             match books.entry(key.clone()).or_default().take(note, now) {
                 WriteAt::None => {}
-                WriteAt::Now if urgent => news.push((key, None)),
-                WriteAt::Now => news.push((key, Some(PATIENCE))),
-                WriteAt::In(wait) => news.push((key, Some(wait))),
+                WriteAt::Now if urgent => due.push((key, None)),
+                WriteAt::Now => due.push((key, Some(PATIENCE))),
+                WriteAt::In(wait) => due.push((key, Some(wait))),
             }
         }
         drop(books);
-        for (key, wait) in news {
+        for (key, wait) in due {
             match wait {
                 None => self.urgent.add(key),
                 Some(wait) => self.patient.add_after(key, wait),

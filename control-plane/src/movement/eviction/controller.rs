@@ -215,18 +215,18 @@ impl Controller {
     /// Passes the reports to the writer of conditions, and publishes events about clusters. It is
     /// called with the evictor locked: of two notes about one binding the later must be reported
     /// last.
-    fn report(&self, news: Reports) {
+    fn report(&self, reports: Reports) {
         if let Some(applications) = self.applications() {
-            for key in &news.applications {
+            for key in &reports.applications {
                 applications.changed(key);
             }
         }
         if !self.judges_taints {
             return;
         }
-        self.writer.forget(&news.gone);
-        self.writer.report(news.bindings);
-        for note in news.clusters {
+        self.writer.forget(&reports.gone);
+        self.writer.report(reports.bindings);
+        for note in reports.clusters {
             tracing::info!(cluster = %note.cluster, reason = note.reason, "{}", note.message);
             if let Some(cluster) = self.clusters.get(None, &note.cluster) {
                 self.events

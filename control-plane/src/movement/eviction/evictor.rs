@@ -101,7 +101,7 @@ pub struct Evictor {
     /// Ends the initial sync: from now on all known bindings are judged, which rebuilds the queue
     /// after a restart.
     open: bool,
-    news: Reports,
+    reports: Reports,
     tallies: HashMap<Arc<str>, Tally>,
     limits: Limits,
 }
@@ -151,7 +151,7 @@ impl Evictor {
             retry: None,
             wakes: 0,
             open: false,
-            news: Reports::default(),
+            reports: Reports::default(),
             tallies: HashMap::new(),
             limits: Limits::default(),
         }
@@ -262,7 +262,7 @@ impl Evictor {
         }
         let dropped = self.backlog.drop_cluster(name);
         let failing = self.failing.drop_cluster(name);
-        self.news.applications.extend(failing);
+        self.reports.applications.extend(failing);
         self.tallies.remove(name);
         self.limits.forget(name);
         if !self.open {
@@ -358,14 +358,14 @@ impl Evictor {
                 self.take_off(&target.name, &key);
             }
             self.failing.remove(&key);
-            self.news.gone.push(key);
+            self.reports.gone.push(key);
         }
         self.failures.remove(key);
     }
 
     /// Returns the events and conditions since the last call.
     pub fn take_reports(&mut self) -> Reports {
-        std::mem::take(&mut self.news)
+        std::mem::take(&mut self.reports)
     }
 
     /// Returns the queue, for metrics.

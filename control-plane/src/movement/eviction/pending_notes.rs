@@ -225,8 +225,8 @@ pub(super) mod tests {
         let mut written = Vec::new();
         for second in 0..3_600 {
             let now = start + Duration::from_secs(second);
-            let news = book.take(nowhere("m1", &format!("{second} are full")), now);
-            if news == WriteAt::Now {
+            let when = book.take(nowhere("m1", &format!("{second} are full")), now);
+            if when == WriteAt::Now {
                 written.push(second);
                 book.told(&book.notes(), now);
             }
@@ -234,8 +234,8 @@ pub(super) mod tests {
         let expected: Vec<u64> = (1..12).map(|five| five * 300).collect();
         assert_eq!(written, expected, "one every five minutes");
         let queued = note("m1", EvictionState::Queued { cause: "x".into() });
-        let news = book.take(queued.clone(), start);
-        assert_eq!(news, WriteAt::Now, "another turn");
+        let when = book.take(queued.clone(), start);
+        assert_eq!(when, WriteAt::Now, "another state");
         book.told(&book.notes(), start);
         assert_eq!(book.take(queued, start), WriteAt::None, "the same");
     }
@@ -249,8 +249,8 @@ pub(super) mod tests {
         book.told(&book.notes(), start);
         let wait = WriteAt::In(Duration::from_secs(290));
         assert_eq!(book.take(nowhere("m1", "4 are full"), later(10)), wait);
-        let news = book.take(nowhere("m1", "5 are full"), later(20));
-        assert_eq!(news, WriteAt::None, "that is awaited already");
+        let when = book.take(nowhere("m1", "5 are full"), later(20));
+        assert_eq!(when, WriteAt::None, "that is awaited already");
         book.ripen(later(299));
         assert_eq!(book.to_publish().count(), 0);
         assert_eq!(book.ripens(later(299)), Some(Duration::from_secs(1)));
@@ -258,8 +258,8 @@ pub(super) mod tests {
         let to_publish: Vec<&Note> = book.to_publish().collect();
         assert_eq!(to_publish, [&nowhere("m1", "5 are full")]);
         book.told(&book.notes(), later(300));
-        let news = book.take(nowhere("m1", "6 are full"), later(310));
-        assert_eq!(news, wait, "and so on");
+        let when = book.take(nowhere("m1", "6 are full"), later(310));
+        assert_eq!(when, wait, "and so on");
         book.take(nowhere("m1", "5 are full"), later(320));
         book.ripen(later(600));
         assert_eq!(book.to_publish().count(), 0, "it is as it was told");

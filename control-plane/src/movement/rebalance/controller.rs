@@ -112,7 +112,7 @@ pub fn start(fleet: &Arc<Fleet>, pace: Pace, tasks: &mut Tasks) {
 /// Result of a pass over the workloads of a rebalancer.
 #[derive(Default)]
 struct Pass {
-    news: BTreeMap<WorkloadReference, Progress>,
+    progress: BTreeMap<WorkloadReference, Progress>,
     /// Workloads that are asked for and not answered.
     asked: usize,
     /// Workloads that are not placed anew before the binding or a pause changes, and why.
@@ -166,7 +166,7 @@ impl Rebalancers {
             .check(fleet, rebalancer, pending, &mut memory, (since, now))
             .await;
         report_held(fleet, rebalancer, &check.held, &mut memory);
-        let written = write(fleet, rebalancer, &check.news, &mut memory, now).await;
+        let written = write(fleet, rebalancer, &check.progress, &mut memory, now).await;
         self.memory.lock().insert(uid, memory);
         // What is known of the others is recorded first, so that they are not asked again.
         let next = written?;
@@ -266,14 +266,14 @@ impl Pass {
                 if !it.is_asked {
                     let made = (time, now);
                     memory.asked.entry(it.workload.clone()).or_insert(made);
-                    self.news.insert(it.workload, Progress::Asked);
+                    self.progress.insert(it.workload, Progress::Asked);
                 }
             }
             Ok(Requested::Answered) => {
-                self.news.insert(it.workload, Progress::Answered);
+                self.progress.insert(it.workload, Progress::Answered);
             }
             Ok(Requested::NoBinding) => {
-                self.news.insert(it.workload, Progress::NoBinding);
+                self.progress.insert(it.workload, Progress::NoBinding);
             }
             Ok(Requested::Held(why)) => self.held.push((it.workload, why)),
             Ok(Requested::Later) => self.is_overtaken = true,
@@ -332,14 +332,15 @@ async fn trigger(
 async fn write(
     fleet: &Fleet,
     rebalancer: &WorkloadRebalancer,
-    news: &BTreeMap<WorkloadReference, Progress>,
+    progress: &BTreeMap<WorkloadReference, Progress>,
     memory: &mut Memory,
     now: Timestamp,
 ) -> Result<Next, ApiError> {
-    let Some(status) = decide::status(rebalancer, news, now) else {
+    let Some(status) = decide::status(rebalancer, progress, now) else {
         return Ok(Next::Done);
     };
-    let is_urgent = status.finish_time.is_some() || news.values().any(|it| *it == Progress::Asked);
+    let is_urgent =
+        status.finish_time.is_some() || progress.values().any(|it| *it == Progress::Asked);
     let pause = decide::pause(rebalancer.spec.workloads.len());
     let rest = memory
         .written
@@ -372,7 +373,7 @@ async fn write(
     if status.finish_time.is_some() {
         memory.asked.clear();
     }
-    for (workload, it) in news {
+    for (workload, it) in progress {
         if *it == Progress::NoBinding {
             let note = format!(
                 "{} {} is not placed anew: no policy propagates it",

@@ -123,7 +123,7 @@ pub enum Progress {
 /// come to: the list is what the next process knows of requests.
 pub fn status(
     rebalancer: &WorkloadRebalancer,
-    news: &BTreeMap<WorkloadReference, Progress>,
+    progress: &BTreeMap<WorkloadReference, Progress>,
     now: Timestamp,
 ) -> Option<WorkloadRebalancerStatus> {
     let before = rebalancer.status.clone().unwrap_or_default();
@@ -135,18 +135,20 @@ pub fn status(
         .observed_workloads
         .iter()
         .filter(is_wanted)
-        .filter(|it| !news.contains_key(&it.workload))
+        .filter(|it| !progress.contains_key(&it.workload))
         .cloned()
         .collect();
-    observed.extend(news.iter().map(|(workload, news)| ObservedWorkload {
-        workload: workload.clone(),
-        result: match news {
-            Progress::Asked => None,
-            Progress::Answered => Some(RebalanceResult::Successful),
-            Progress::NoBinding => Some(RebalanceResult::Failed),
-        },
-        reason:
-            (*news == Progress::NoBinding).then_some(RebalanceFailure::ReferencedBindingNotFound),
+    observed.extend(progress.iter().map(|(workload, progress)| {
+        ObservedWorkload {
+            workload: workload.clone(),
+            result: match progress {
+                Progress::Asked => None,
+                Progress::Answered => Some(RebalanceResult::Successful),
+                Progress::NoBinding => Some(RebalanceResult::Failed),
+            },
+            reason: (*progress == Progress::NoBinding)
+                .then_some(RebalanceFailure::ReferencedBindingNotFound),
+        }
     }));
     observed.sort_by(|a, b| a.workload.cmp(&b.workload));
     let finished = observed.iter().filter(|it| it.result.is_some());
@@ -213,8 +215,10 @@ mod tests {
         .unwrap()
     }
 
-    fn news(list: &[(&str, Progress)]) -> BTreeMap<WorkloadReference, Progress> {
-        let all = list.iter().map(|(name, news)| (workload(name), *news));
+    fn progress(list: &[(&str, Progress)]) -> BTreeMap<WorkloadReference, Progress> {
+        let all = list
+            .iter()
+            .map(|(name, progress)| (workload(name), *progress));
         all.collect()
     }
 
@@ -287,8 +291,8 @@ mod tests {
     #[test]
     fn the_status_says_what_became_of_each_workload_and_when_all_had_a_result() {
         let it = rebalancer(1, &["ok", "none"], &Value::Null);
-        let results = news(&[("ok", Progress::Answered), ("none", Progress::NoBinding)]);
-        let asked = news(&[("ok", Progress::Asked), ("none", Progress::NoBinding)]);
+        let results = progress(&[("ok", Progress::Answered), ("none", Progress::NoBinding)]);
+        let asked = progress(&[("ok", Progress::Asked), ("none", Progress::NoBinding)]);
         let half = status(&it, &asked, at(0)).unwrap();
         assert_eq!(half.finish_time, None, "the scheduler has not looked at it");
         let mut waits = it.clone();
@@ -306,15 +310,15 @@ mod tests {
             ..it
         };
         assert_eq!(
-            status(&done, &news(&[]), at(5)),
+            status(&done, &progress(&[]), at(5)),
             None,
             "nothing is written again"
         );
         // A later result, or a later spec, is another end.
         for (generation, results, expected) in [
-            (1, news(&[("none", Progress::Answered)]), 5),
-            (2, news(&[]), 5),
-            (1, news(&[("none", Progress::NoBinding)]), 0),
+            (1, progress(&[("none", Progress::Answered)]), 5),
+            (2, progress(&[]), 5),
+            (1, progress(&[("none", Progress::NoBinding)]), 0),
         ] {
             let mut again = rebalancer(generation, &["ok", "none"], &Value::Null);
             again.status.clone_from(&done.status);
@@ -330,7 +334,7 @@ mod tests {
         let mut fewer = rebalancer(2, &["more"], &Value::Null);
         fewer.status.clone_from(&done.status);
         assert_eq!(expiry(&fewer), None);
-        let after = status(&fewer, &news(&[("more", Progress::Answered)]), at(9)).unwrap();
+        let after = status(&fewer, &progress(&[("more", Progress::Answered)]), at(9)).unwrap();
         let names: Vec<_> = after
             .observed_workloads
             .iter()
@@ -347,7 +351,7 @@ mod tests {
             "finishTime": "2026-01-01T00:00:10Z",
         });
         let edited = rebalancer(2, &["ok", "more"], &finished);
-        let half = status(&edited, &news(&[]), at(0)).unwrap();
+        let half = status(&edited, &progress(&[]), at(0)).unwrap();
         assert_eq!(patch(&half)["finishTime"], Value::Null);
         assert!(patch(&half).as_object().unwrap().contains_key("finishTime"));
         // What another writer left is judged by its results, too.

@@ -161,20 +161,20 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
 fn listen(detector: &Arc<Detector>) {
     let fleet = &detector.fleet;
     let to = Arc::clone(detector);
-    fleet.templates.on_change(move |news| {
-        if news.event == TemplateEvent::Gone {
-            let refused = to.memory().forget(&news.key);
+    fleet.templates.on_change(move |change| {
+        if change.event == TemplateEvent::Gone {
+            let refused = to.memory().forget(&change.key);
             if let Some(policy) = refused {
                 to.reports.add(policy);
             }
             return;
         }
-        if to.scope.admits(&news.key) {
-            if news.event == TemplateEvent::Changed {
+        if to.scope.admits(&change.key) {
+            if change.event == TemplateEvent::Changed {
                 let seen = Instant::now();
-                to.memory().changed.insert(news.key.clone(), seen);
+                to.memory().changed.insert(change.key.clone(), seen);
             }
-            to.templates.add(news.key.clone());
+            to.templates.add(change.key.clone());
         }
     });
     listen_to_bindings(detector, &fleet.bindings);

@@ -44,8 +44,8 @@ pub(super) fn told(
         return Some((EventType::Warning, "SyncFailed", note));
     }
     let was = conditions::get(&held.conditions, condition::FULLY_APPLIED);
-    let news = fully_applied && was.is_none_or(|it| it.status != "True");
-    news.then(|| {
+    let is_new = fully_applied && was.is_none_or(|it| it.status != "True");
+    is_new.then(|| {
         let names: Vec<String> = items.iter().map(|it| it.cluster_name.clone()).collect();
         let note = format!("applied in {}", listed(&names, MOST));
         (EventType::Normal, "SyncSucceed", note)

@@ -102,17 +102,17 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
             });
             binding_of(change.object()).filter(|_| is_update)
         })
-        .gathers(GATHERING, &fleet.templates, |fleet, news| {
-            let concerns_us = match news.event {
+        .gathers(GATHERING, &fleet.templates, |fleet, change| {
+            let concerns_us = match change.event {
                 // A claim on a template, or its end, is a new generation of many kinds, which the
                 // status has to have observed.
                 TemplateEvent::Marked => true,
                 // The list before may have lacked it. Whoever needs the first list waits for it.
-                TemplateEvent::Appeared => fleet.templates.is_known(&news.key.kind),
+                TemplateEvent::Appeared => fleet.templates.is_known(&change.key.kind),
                 // A change or the end of a template changes its binding as well.
                 TemplateEvent::Changed | TemplateEvent::Gone => false,
             };
-            concerns_us.then(|| BindingKey::for_template(&news.key))
+            concerns_us.then(|| BindingKey::for_template(&change.key))
         })
         .gathers(GATHERING, &fleet.clusters, silenced)
         .run(tasks, workers, memory, |fleet, memory, key| async move {

@@ -169,7 +169,7 @@ mod tests {
             ("nothing", WaitsFor::Nothing, deployment(3, &here)),
             ("elsewhere", WaitsFor::Anything, deployment(3, &elsewhere)),
         ];
-        let news = ClusterChange::between(old, new);
+        let changes = ClusterChange::between(old, new);
         let queue = Waiting::default();
         for (name, wish, spec) in &waiting {
             let wait = Wait {
@@ -178,8 +178,8 @@ mod tests {
             };
             queue.put(name, Some((spec, wait)));
         }
-        let news: Vec<_> = news.into_iter().collect();
-        let mut helped = queue.helped(&news, GradeRule::Minimums);
+        let changes: Vec<_> = changes.into_iter().collect();
+        let mut helped = queue.helped(&changes, GradeRule::Minimums);
         helped.extend(queue.turn());
         let is_helped = |name| helped.iter().any(|(helped, _)| *helped == name);
         let names = waiting.iter().map(|(name, ..)| *name);

@@ -231,14 +231,14 @@ impl Scheduler {
     /// wait the ones that they may help, and of the settled ones those whose result may be another
     /// now.
     fn answer(&self, pairs: &[Pair], bindings: &Bindings) {
-        let news: Vec<ClusterChange<'_>> = pairs
+        let changes: Vec<ClusterChange<'_>> = pairs
             .iter()
             .filter_map(|(old, new)| ClusterChange::between(old.as_deref(), new.as_deref()))
             .collect();
-        for (key, after) in self.waiting.helped(&news, self.options.grade_rule) {
+        for (key, after) in self.waiting.helped(&changes, self.options.grade_rule) {
             self.wake_up(key, after);
         }
-        let effects: Vec<EffectOn<'_>> = news
+        let effects: Vec<EffectOn<'_>> = changes
             .iter()
             .filter_map(|it| Some((it.effect?, it.now.or(it.before)?)))
             .collect();
@@ -327,11 +327,11 @@ impl Scheduler {
         let ended = |scheduled| attempt.iter().for_each(|it| it.end(scheduled));
 
         let api = key.api(&fleet.client);
-        let news = outcome
+        let placed = outcome
             .placed
             .as_ref()
             .filter(|placed| !placed.is_known(&subject));
-        let permit = news.map(|_| {
+        let permit = placed.map(|_| {
             if let Some(why) = obstructed {
                 return Err(Held::Obstructed(why));
             }
@@ -353,7 +353,7 @@ impl Scheduler {
         }
         // Before the write, so that the next one's does not wait for this one's answer.
         self.movement.moves.leave(key);
-        let written = match news.zip(permit.and_then(Result::ok)) {
+        let written = match placed.zip(permit.and_then(Result::ok)) {
             None => None,
             Some((placed, permit)) => match write(&api, binding, placed, permit).await {
                 Ok(written) => Some(written),

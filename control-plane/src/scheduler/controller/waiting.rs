@@ -136,18 +136,21 @@ impl<K: Clone + Ord + Hash> Waiting<K> {
     /// Takes in changes of clusters. Returns the bindings that are to be decided now: those that
     /// are just being decided, and, when a cluster lets in what it did not let in, the first of
     /// those that it may help; [`wake`](Self::wake) names the others.
-    pub fn helped(&self, news: &[ClusterChange<'_>], rule: GradeRule) -> Vec<(K, Duration)> {
+    pub fn helped(&self, changes: &[ClusterChange<'_>], rule: GradeRule) -> Vec<(K, Duration)> {
         let mut state = self.state.lock();
-        let compared = news.iter().map(|news| state.observe(news, rule)).sum();
+        let compared = changes
+            .iter()
+            .map(|change| state.observe(change, rule))
+            .sum();
         measure::compared(compared);
         let mut helped = Vec::new();
-        if news.iter().any(|it| it.effect.is_some()) {
+        if changes.iter().any(|it| it.effect.is_some()) {
             let deciding = state.deciding.keys();
             helped.extend(deciding.map(|key| (key.clone(), Duration::ZERO)));
-            if news.iter().any(ClusterChange::admits_more) {
+            if changes.iter().any(ClusterChange::admits_more) {
                 helped.extend(state.turn());
             }
-        } else if !news.is_empty() {
+        } else if !changes.is_empty() {
             state.deciding.values_mut().for_each(|grown| *grown = true);
         }
         if !state.wake_order.is_empty() {
@@ -246,13 +249,13 @@ impl<K: Clone + Ord + Hash> State<K> {
     }
 
     /// Takes in one change. Returns how many comparisons that took.
-    fn observe(&mut self, news: &ClusterChange<'_>, rule: GradeRule) -> usize {
-        let now = news.now.map(|now| self.choices.of(now));
+    fn observe(&mut self, change: &ClusterChange<'_>, rule: GradeRule) -> usize {
+        let now = change.now.map(|now| self.choices.of(now));
         let (now, mut compared) = now.unwrap_or_default();
         let mut touched: HashSet<ChoiceId> = HashSet::new();
-        if news.effect.is_some() {
+        if change.effect.is_some() {
             touched.extend(&now);
-            if let Some(before) = news.before {
+            if let Some(before) = change.before {
                 let (before, tried) = self.choices.of(before);
                 compared += tried;
                 touched.extend(before);
@@ -267,10 +270,10 @@ impl<K: Clone + Ord + Hash> State<K> {
                 continue;
             };
             let is_now = now.binary_search(&id).is_ok();
-            let room = news.room().filter(|_| is_now);
+            let room = change.room().filter(|_| is_now);
             for (key, group) in &mut choice.groups {
                 compared += 1;
-                if news.admits_more() && is_now {
+                if change.admits_more() && is_now {
                     group.admit();
                 }
                 if touched.contains(&id) {

@@ -528,7 +528,7 @@ fn policies_that_are_not_followed_are_told_of_when_there_are_more_or_fewer() {
             left_out: left_out.iter().map(|it| (*it).to_owned()).collect(),
             ..Outcome::default()
         };
-        let news = outcome.leaves_out_others(told);
-        assert_eq!(news, expected, "{left_out:?} {told:?}");
+        let is_new = outcome.leaves_out_others(told);
+        assert_eq!(is_new, expected, "{left_out:?} {told:?}");
     }
 }

@@ -273,7 +273,7 @@ impl Evictor {
     }
 
     pub(super) fn note(&mut self, key: Key, cluster: &str, state: EvictionState) {
-        self.news.bindings.push((
+        self.reports.bindings.push((
             key,
             Note {
                 cluster: cluster.to_owned(),
@@ -288,7 +288,7 @@ impl Evictor {
         reason: &'static str,
         message: String,
     ) {
-        self.news.clusters.push(ClusterNote {
+        self.reports.clusters.push(ClusterNote {
             cluster: Arc::clone(cluster),
             reason,
             message,

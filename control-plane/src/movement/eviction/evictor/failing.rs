@@ -176,7 +176,7 @@ impl Evictor {
         let why = bounded(why);
         self.failing
             .hold(&key, EvictionState::Unfenced { cause, why });
-        self.news.applications.push(Arc::clone(&key));
+        self.reports.applications.push(Arc::clone(&key));
         let place = Slot::Waiting { until, rank };
         self.failing.backlog.put(&cluster, key, place);
         None
@@ -184,6 +184,8 @@ impl Evictor {
 
     /// Has all failing applications reported anew: what keeps them has changed.
     pub(super) fn report_failing(&mut self) {
-        self.news.applications.extend(self.failing.keys().cloned());
+        self.reports
+            .applications
+            .extend(self.failing.keys().cloned());
     }
 }

@@ -89,7 +89,7 @@ impl Evictor {
                     }
                     QueueReason::Failure => {
                         self.failing.remove(&key);
-                        self.news.applications.push(key.clone());
+                        self.reports.applications.push(key.clone());
                     }
                 }
                 self.retry_stranded(2);
@@ -129,7 +129,7 @@ impl Evictor {
             }
             Outcome::Conflict => {
                 if eviction.reason == QueueReason::Failure {
-                    self.news.applications.push(key.clone());
+                    self.reports.applications.push(key.clone());
                 }
                 self.failures.insert(key.clone(), failures);
                 again(before)
@@ -157,7 +157,7 @@ impl Evictor {
             Some(known) if known.metadata.uid != *uid => {
                 if eviction.reason == QueueReason::Failure {
                     self.failing.remove(key);
-                    self.news.applications.push(key.clone());
+                    self.reports.applications.push(key.clone());
                 }
                 self.review_all(&known, now);
             }
@@ -183,7 +183,7 @@ impl Evictor {
     fn end_of(&mut self, eviction: &Eviction, key: &Key) {
         match eviction.reason {
             QueueReason::Taint(_) => self.note_end(key, &eviction.cluster),
-            QueueReason::Failure => self.news.applications.push(key.clone()),
+            QueueReason::Failure => self.reports.applications.push(key.clone()),
         }
     }
 
@@ -193,7 +193,7 @@ impl Evictor {
             QueueReason::Taint(_) => self.note(key.clone(), &eviction.cluster, state),
             QueueReason::Failure => {
                 self.failing.hold(key, state);
-                self.news.applications.push(key.clone());
+                self.reports.applications.push(key.clone());
             }
         }
     }

@@ -246,9 +246,9 @@ impl World {
 
     /// Returns the reasons in the notes about workloads and clusters.
     fn reasons(&mut self) -> [Vec<&'static str>; 2] {
-        let news = self.evictor.take_reports();
-        let bindings = news.bindings.iter().map(|(_, note)| note.reason());
-        let clusters = news.clusters.iter().map(|note| note.reason);
+        let reports = self.evictor.take_reports();
+        let bindings = reports.bindings.iter().map(|(_, note)| note.reason());
+        let clusters = reports.clusters.iter().map(|note| note.reason);
         [bindings.collect(), clusters.collect()]
     }
 }
@@ -461,9 +461,9 @@ fn what_is_known_of_a_binding_goes_with_it() {
     let mut going = AnyBinding::clone(&binding("w0-0", &["c0"], &json!({})));
     going.metadata.deletion_timestamp = Some(muster_shared::k8s::Time(Timestamp::UNIX_EPOCH));
     world.put(&Arc::new(going));
-    let news = world.evictor.take_reports();
-    let gone: Vec<&str> = news.gone.iter().map(|key| key.name.as_str()).collect();
-    assert_eq!((gone, news.bindings.len()), (vec!["w0-0"], 0));
+    let reports = world.evictor.take_reports();
+    let gone: Vec<&str> = reports.gone.iter().map(|key| key.name.as_str()).collect();
+    assert_eq!((gone, reports.bindings.len()), (vec!["w0-0"], 0));
     let other = BindingKey::of(binding("w1-0", &[], &json!({})).as_ref());
     world.evictor.binding_gone(&other);
     assert_eq!(world.evictor.take_reports().gone.len(), 1);

@@ -131,7 +131,10 @@ fn what_is_said_after_an_eviction_is_dated_after_it_although_the_status_stays_th
     let first = merge(&[], &[evicted("m1", 100)], false, at(101)).unwrap();
     for since in [None, Some(99), Some(100)] {
         let told = merge(&first, &stays(since), true, at(900));
-        assert_eq!(told, None, "taints since {since:?} are no news at a start");
+        assert_eq!(
+            told, None,
+            "taints since {since:?} are nothing new at a start"
+        );
         assert!(
             merge(&first, &stays(since), false, at(900)).is_some(),
             "{since:?}"

@@ -75,17 +75,17 @@ pub(in crate::propagation::detector) fn start(fleet: &Arc<Fleet>, scope: Scope, 
     }));
     let to = Arc::clone(&distributor);
     let bindings = fleet.bindings.clone();
-    fleet.templates.on_change(move |news| {
-        match news.event {
-            TemplateEvent::Gone => _ = to.told.lock().remove(&news.key),
+    fleet.templates.on_change(move |change| {
+        match change.event {
+            TemplateEvent::Gone => _ = to.told.lock().remove(&change.key),
             // The binding of a template may have moved while a list had left the template out, and
             // referrers may have given it up.
             TemplateEvent::Appeared => {
-                let key = BindingKey::for_template(&news.key);
+                let key = BindingKey::for_template(&change.key);
                 let binding = bindings.get(&key);
                 let spec = binding.as_ref().map(|it| &it.spec);
                 if spec.is_some_and(|it| !it.required_by.is_empty()) {
-                    to.templates.add(news.key.clone());
+                    to.templates.add(change.key.clone());
                 }
                 if spec.is_some_and(|it| it.propagate_deps) {
                     to.referrers.add(key);
@@ -93,8 +93,8 @@ pub(in crate::propagation::detector) fn start(fleet: &Arc<Fleet>, scope: Scope, 
             }
             TemplateEvent::Changed | TemplateEvent::Marked => {}
         }
-        if to.index.lock().concerns(&news.key) {
-            to.templates.add(news.key.clone());
+        if to.index.lock().concerns(&change.key) {
+            to.templates.add(change.key.clone());
         }
     });
     let workers = fleet.settings.concurrent_resource_template_syncs;

@@ -80,11 +80,15 @@ fn workload() -> impl Strategy<Value = ResourceBindingSpec> {
 }
 
 /// Returns all that are woken by the change, in rounds that are fewer than the bindings.
-fn woken(waiting: &Waiting<usize>, news: &[ClusterChange<'_>], bindings: usize) -> BTreeSet<usize> {
+fn woken(
+    waiting: &Waiting<usize>,
+    changes: &[ClusterChange<'_>],
+    bindings: usize,
+) -> BTreeSet<usize> {
     let mut woken: BTreeSet<usize> = BTreeSet::new();
     woken.extend(
         waiting
-            .helped(news, GradeRule::Minimums)
+            .helped(changes, GradeRule::Minimums)
             .iter()
             .map(|it| it.0),
     );
@@ -103,17 +107,17 @@ struct Asked {
 
 impl Asked {
     /// Returns whether the change may help the binding, together with those before.
-    fn hears(&mut self, news: &ClusterChange<'_>, spec: &ResourceBindingSpec) -> bool {
+    fn follows(&mut self, change: &ClusterChange<'_>, spec: &ResourceBindingSpec) -> bool {
         let placement = spec.placement.as_ref().unwrap();
         let choice = Choice::of(placement);
         let chosen = |it: Option<&Cluster>| it.is_some_and(|it| choice.has(it));
-        let is_now = chosen(news.now);
-        let admits = news.admits_more() && is_now;
-        let touches = news.effect.is_some() && (is_now || chosen(news.before));
+        let is_now = chosen(change.now);
+        let admits = change.admits_more() && is_now;
+        let touches = change.effect.is_some() && (is_now || chosen(change.before));
         let requests = spec.replica_requirements.as_ref().unwrap();
         let demand = Demand::new(&requests.resource_request);
         let room = |it: &Capacity| it.replicas(Some(&demand), GradeRule::Minimums);
-        if let Some((before, now)) = news.room().filter(|_| is_now) {
+        if let Some((before, now)) = change.room().filter(|_| is_now) {
             self.growth += (room(now) - before.map_or(0, room)).max(0);
         }
         match self.wait.wish {
@@ -158,10 +162,10 @@ proptest! {
         for (number, step) in steps.iter().enumerate() {
             let old = fleet.remove(&step.0);
             let new = state(*step).as_ref().map(decoded);
-            let news: Vec<_> = ClusterChange::between(old.as_ref(), new.as_ref()).into_iter().collect();
-            let woken = woken(&waiting, &news, specs.len());
+            let changes: Vec<_> = ClusterChange::between(old.as_ref(), new.as_ref()).into_iter().collect();
+            let woken = woken(&waiting, &changes, specs.len());
             for (key, asked) in &mut asked {
-                let expected = news.iter().any(|news| asked.hears(news, &specs[*key].0));
+                let expected = changes.iter().any(|change| asked.follows(change, &specs[*key].0));
                 prop_assert!(woken.contains(key) || !expected, "binding {key} is missed");
                 // With numbers enough for all, nobody is woken without need.
                 let is_exact = most_demands > specs.len();
@@ -206,8 +210,8 @@ proptest! {
             let new = state(step);
             fleet.extend(new.clone().map(|new| (step.0, new)));
             let new = new.as_ref().map(decoded);
-            let news: Vec<_> = ClusterChange::between(old.as_ref(), new.as_ref()).into_iter().collect();
-            let woken = woken(&waiting, &news, specs.len());
+            let changes: Vec<_> = ClusterChange::between(old.as_ref(), new.as_ref()).into_iter().collect();
+            let woken = woken(&waiting, &changes, specs.len());
             for key in left.clone() {
                 if !woken.contains(&key) {
                     let result = decide(key, &fleet).result;

@@ -23,10 +23,10 @@ pub(super) fn observe<K: Clone + Ord + Hash>(
     new: &Value,
 ) -> Vec<(K, Duration)> {
     let (old, new) = (decoded(old), decoded(new));
-    let news: Vec<_> = ClusterChange::between(Some(&old), Some(&new))
+    let changes: Vec<_> = ClusterChange::between(Some(&old), Some(&new))
         .into_iter()
         .collect();
-    waiting.helped(&news, GradeRule::Minimums)
+    waiting.helped(&changes, GradeRule::Minimums)
 }
 
 /// Returns a workload of which each replica asks for so much.
@@ -266,8 +266,8 @@ fn a_report_is_compared_with_few_demands_however_many_different_ones_wait() {
                 decoded(&cluster("m", cores)),
                 decoded(&cluster("m", cores + 1)),
             );
-            let news = ClusterChange::between(Some(&old), Some(&new)).unwrap();
-            let compared = waiting.state.lock().observe(&news, GradeRule::Minimums);
+            let change = ClusterChange::between(Some(&old), Some(&new)).unwrap();
+            let compared = waiting.state.lock().observe(&change, GradeRule::Minimums);
             assert!(
                 compared > 0 && compared <= most,
                 "{shapes} shapes: {compared}"
@@ -286,16 +286,16 @@ fn a_report_is_compared_only_with_what_may_go_to_its_cluster_where_that_is_named
     }
     let at = |cores| decoded(&cluster("m7", cores));
     let (old, new) = (at(1), at(2));
-    let news = ClusterChange::between(Some(&old), Some(&new)).unwrap();
-    let compared = waiting.state.lock().observe(&news, GradeRule::Minimums);
+    let change = ClusterChange::between(Some(&old), Some(&new)).unwrap();
+    let compared = waiting.state.lock().observe(&change, GradeRule::Minimums);
     assert_eq!(
         compared, 3,
         "one choice of clusters, one demand, one group of it"
     );
     assert_eq!(waiting.turn(), [(7, Duration::ZERO)]);
     let ill = decoded(&tainted("m7", 2, "x", "NoSchedule"));
-    let news = ClusterChange::between(Some(&new), Some(&ill)).unwrap();
-    let compared = waiting.state.lock().observe(&news, GradeRule::Minimums);
+    let change = ClusterChange::between(Some(&new), Some(&ill)).unwrap();
+    let compared = waiting.state.lock().observe(&change, GradeRule::Minimums);
     assert_eq!(
         compared, 3,
         "its choice before and now, and one group of it"

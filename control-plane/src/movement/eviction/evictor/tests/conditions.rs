@@ -45,8 +45,9 @@ fn after_a_restart_an_eviction_that_nobody_told_of_is_told_with_its_cluster_and_
     };
     let told = |binding: Arc<AnyBinding>| {
         let mut world = World::pair(cluster("c0", &down(0)), [binding]);
-        let news = world.evictor.take_reports().bindings;
-        news.into_iter()
+        let reports = world.evictor.take_reports().bindings;
+        reports
+            .into_iter()
             .map(|(_, note)| note.message())
             .collect::<Vec<_>>()
     };
@@ -73,8 +74,8 @@ fn a_stale_condition_is_put_right_for_the_cluster_that_it_names() {
     );
     let clusters = ["c1", "c10"].map(|name| cluster(name, &json!([])));
     let mut world = World::of(clusters.to_vec(), vec![stale], true);
-    let news = world.evictor.take_reports().bindings;
-    let told: Vec<_> = news
+    let reports = world.evictor.take_reports().bindings;
+    let told: Vec<_> = reports
         .iter()
         .map(|(_, note)| (note.cluster.as_str(), note.reason()))
         .collect();
@@ -169,8 +170,8 @@ fn what_is_said_of_a_workload_that_stays_is_the_same_whatever_changed_last() {
         true,
     );
     let told = |world: &mut World| -> Vec<(String, &'static str)> {
-        let news = world.evictor.take_reports().bindings;
-        let told = news
+        let reports = world.evictor.take_reports().bindings;
+        let told = reports
             .iter()
             .map(|(_, note)| (note.cluster.clone(), note.reason()));
         told.collect()

@@ -89,8 +89,8 @@ fn a_rate_that_cannot_be_read_stops_the_drain_and_is_told() {
     let mut world = fleet(false);
     world.set(&drained("c0", Some("fast"), &json!([])));
     let told = |world: &mut World| {
-        let news = world.evictor.take_reports();
-        let clusters = news.clusters.into_iter();
+        let reports = world.evictor.take_reports();
+        let clusters = reports.clusters.into_iter();
         let about = |note: &ClusterNote| {
             note.reason == "DrainRateUnreadable" && note.message.contains("fast")
         };
@@ -98,7 +98,7 @@ fn a_rate_that_cannot_be_read_stops_the_drain_and_is_told() {
     };
     assert_eq!(told(&mut world), 1);
     world.set(&drained("c0", Some("as fast as you can"), &json!([])));
-    assert_eq!(told(&mut world), 0, "it is no news");
+    assert_eq!(told(&mut world), 0, "it is nothing new");
     assert!(world.evict(100.0).is_empty());
     world.restart(false);
     assert_eq!(told(&mut world), 1, "by each process");

@@ -81,7 +81,7 @@ fn asking_again_keeps_the_place_in_the_queue_and_a_higher_priority_moves_forward
         let states = ["w1-0", "w1-1"].map(|name| reason(world.fails(name, "c1", rank(0, 1))));
         assert_eq!(states, [again, again]);
     }
-    assert_eq!(world.fails("w1-1", "c1", rank(9, 1)), None, "it is news");
+    assert_eq!(world.fails("w1-1", "c1", rank(9, 1)), None, "it is new");
     assert_eq!(world.evict(5.0), ["w1-1", "w1-0"], "each once");
     // It is not there, or nowhere.
     assert_eq!(world.fails("w1-2", "c2", rank(0, 1)), None);

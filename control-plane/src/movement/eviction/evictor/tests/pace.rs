@@ -13,9 +13,10 @@ fn a_stopped_queue_goes_on_by_itself_when_enough_clusters_return() {
             .all(|(_, reason)| *reason == "StoppedByThreshold")
     );
     world.set(&cluster("c0", &json!([])));
-    let news = world.evictor.take_reports();
+    let reports = world.evictor.take_reports();
     assert!(
-        news.clusters
+        reports
+            .clusters
             .iter()
             .any(|note| note.reason == "EvictionResumed")
     );

@@ -69,8 +69,8 @@ fn a_stop_a_slow_pace_and_a_recovery_are_told_of_the_workloads_and_of_the_cluste
     let mut world = World::new(8, 4, 1);
     world.told();
     world.set(&cluster("c4", &down(0)));
-    let news = world.evictor.take_reports();
-    let bindings = news.bindings.iter();
+    let reports = world.evictor.take_reports();
+    let bindings = reports.bindings.iter();
     let bindings: HashSet<_> = bindings
         .map(|(key, note)| (&*key.name, note.reason()))
         .collect();
@@ -79,7 +79,7 @@ fn a_stop_a_slow_pace_and_a_recovery_are_told_of_the_workloads_and_of_the_cluste
         bindings,
         HashSet::from(waits.map(|name| (name, "StoppedByThreshold")))
     );
-    let clusters: HashSet<_> = news.clusters.iter().map(|note| note.reason).collect();
+    let clusters: HashSet<_> = reports.clusters.iter().map(|note| note.reason).collect();
     assert_eq!(
         clusters,
         HashSet::from(["EvictionStopped", "EvictionQueued"])
@@ -112,13 +112,13 @@ fn with_a_switch_off_each_workload_and_its_cluster_are_told_why_nothing_moves() 
         world.evictor.switches = switches;
         world.set(&cluster("c0", &taint("NoExecute", 1_000)));
         assert!(world.evict(100.0).is_empty());
-        let news = world.evictor.take_reports();
-        let bindings: Vec<_> = news
+        let reports = world.evictor.take_reports();
+        let bindings: Vec<_> = reports
             .bindings
             .iter()
             .map(|(_, note)| note.message())
             .collect();
-        let clusters: Vec<_> = news.clusters.iter().map(|note| note.reason).collect();
+        let clusters: Vec<_> = reports.clusters.iter().map(|note| note.reason).collect();
         (bindings, clusters)
     };
     let (bindings, clusters) = told(switches(false));
@@ -279,8 +279,8 @@ fn a_cluster_is_told_how_many_of_its_workloads_leave_wait_and_stay() {
         });
         let mut world = World::pair(cluster("c0", &json!([])), bindings);
         world.set(&cluster("c0", &taint("NoExecute", 1_000)));
-        let news = world.evictor.take_reports();
-        let messages: Vec<&str> = news
+        let reports = world.evictor.take_reports();
+        let messages: Vec<&str> = reports
             .clusters
             .iter()
             .map(|note| note.message.as_str())
@@ -292,8 +292,11 @@ fn a_cluster_is_told_how_many_of_its_workloads_leave_wait_and_stay() {
 #[test]
 fn a_cluster_is_told_of_its_evictions_when_the_last_is_over_whatever_leaves_others() {
     let told = |world: &mut World| -> Vec<String> {
-        let news = world.evictor.take_reports();
-        let evicted = news.clusters.iter().filter(|note| note.reason == "Evicted");
+        let reports = world.evictor.take_reports();
+        let evicted = reports
+            .clusters
+            .iter()
+            .filter(|note| note.reason == "Evicted");
         evicted.map(|note| note.cluster.to_string()).collect()
     };
     let mut world = World::new(4, 1, 2);
