@@ -25,10 +25,10 @@ use crate::write::within;
 /// take 16 s.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Interval at which a known id is read again, because an operator may have changed it.
-const LOOK_AGAIN: Duration = Duration::from_mins(5);
+const CHECK_AGAIN: Duration = Duration::from_mins(5);
 /// Interval at which an unknown id is read again: the agent may get the right to read it, or the
 /// control plane may publish it.
-const LOOK_FOR_IT: Duration = Duration::from_secs(30);
+const CHECK_SOON: Duration = Duration::from_secs(30);
 
 /// The present id of the fleet, for all tasks that write into the member.
 #[derive(Clone, Debug)]
@@ -142,9 +142,9 @@ impl Finder {
                 }
                 let known = self.publish.0.borrow().clone();
                 let pause = match known.as_deref() {
-                    _ if failures > 0 => backoff(failures).min(LOOK_FOR_IT),
-                    Some(FleetId::Known { .. }) => LOOK_AGAIN,
-                    Some(FleetId::Unknown(_)) | None => LOOK_FOR_IT,
+                    _ if failures > 0 => backoff(failures).min(CHECK_SOON),
+                    Some(FleetId::Known { .. }) => CHECK_AGAIN,
+                    Some(FleetId::Unknown(_)) | None => CHECK_SOON,
                 };
                 tokio::time::sleep(jittered(pause)).await;
             }

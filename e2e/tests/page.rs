@@ -30,7 +30,7 @@ const BROWSERS: [&str; 4] = [
     "google-chrome",
 ];
 /// Time that passes for the page while the browser shows it, in milliseconds.
-const LOOK: &str = "--virtual-time-budget=4000";
+const VIRTUAL_TIME: &str = "--virtual-time-budget=4000";
 
 /// Serves the page while something is done with its address.
 async fn with_page(
@@ -194,7 +194,7 @@ async fn looked(browser: &PathBuf, more: &[&str], url: &str) -> anyhow::Result<S
             "--no-sandbox",
             "--disable-gpu",
             "--window-size=1400,1600",
-            LOOK,
+            VIRTUAL_TIME,
         ])
         .args(more)
         .arg(url)

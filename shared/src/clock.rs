@@ -38,7 +38,7 @@ const SHARE: i32 = 10;
 /// clocks that differ by a second or two.
 const AHEAD: SignedDuration = SignedDuration::from_mins(1);
 /// A difference from the calendar that is reported.
-const WORTH_TELLING: SignedDuration = SignedDuration::from_secs(10);
+const WORTH_REPORTING: SignedDuration = SignedDuration::from_secs(10);
 
 /// Returns the time so much later, or the end of the calendar where that lies beyond it.
 pub fn later(time: Timestamp, by: impl Into<TimestampArithmetic>) -> Timestamp {
@@ -229,7 +229,7 @@ impl Clock {
     fn report_difference(&self, of_server: Timestamp) {
         let own = self.calendar();
         let ahead = own.duration_since(of_server);
-        if ahead.abs() > WORTH_TELLING {
+        if ahead.abs() > WORTH_REPORTING {
             let direction = if ahead.is_negative() {
                 "behind"
             } else {
@@ -267,7 +267,7 @@ impl Reading {
         Self {
             wall: later(expected, correction),
             tick: tick.max(self.tick),
-            is_off: error.abs() > WORTH_TELLING,
+            is_off: error.abs() > WORTH_REPORTING,
             is_servers: self.is_servers,
         }
     }

@@ -44,7 +44,7 @@ pub const PART: &str = "credentials";
 const LIFE: Duration = Duration::from_hours(90 * 24);
 /// Interval at which the bootstrap kubeconfig is checked for a change, and the certificate for its
 /// expiry.
-const LOOK_EVERY: Duration = Duration::from_secs(10);
+const CHECK_EVERY: Duration = Duration::from_secs(10);
 /// The bootstrap kubeconfig of one agent, and the Secret for its credentials.
 pub struct Bootstrap {
     /// Name of the Cluster.
@@ -94,7 +94,7 @@ impl Bootstrap {
             loop {
                 let rest = left(&gateway);
                 if !rest.is_zero() {
-                    tokio::time::sleep(rest.min(LOOK_EVERY)).await;
+                    tokio::time::sleep(rest.min(CHECK_EVERY)).await;
                     self.follow_way(&mut known, &gateway).await;
                     continue;
                 }
@@ -366,7 +366,7 @@ impl Bootstrap {
     /// Waits until the bootstrap kubeconfig differs from `seen`.
     async fn changed(&self, seen: Option<Vec<u8>>) {
         loop {
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(CHECK_EVERY).await;
             let now = std::fs::read(&self.file).ok();
             if now.is_some() && now != seen {
                 return;

@@ -32,7 +32,7 @@ use crate::write::{self, FIELD_MANAGER, merge, within};
 
 /// Interval at which the fleet's copies are compared without a change in the member. Another writer
 /// may have changed the copies.
-const LOOK_AGAIN: Duration = Duration::from_mins(5);
+const CHECK_AGAIN: Duration = Duration::from_mins(5);
 /// Time for which the member may take to write a token before that is reported (Karmada waits as
 /// long, and then gives up).
 const TOKEN_GRACE: Duration = Duration::from_secs(30);
@@ -94,7 +94,7 @@ pub struct Credentials {
 
 impl Credentials {
     /// Removes what is not reported, and reports the rest until shutdown: at once, when a token
-    /// changes in the member, and every [`LOOK_AGAIN`].
+    /// changes in the member, and every [`CHECK_AGAIN`].
     pub async fn run(self, shutdown: CancellationToken) {
         let both = Box::pin(async {
             self.clusters.synced().await;
@@ -155,7 +155,7 @@ impl Credentials {
         let cluster = self.clusters.get(None, &self.cluster);
         let stays = |cluster: &Arc<Cluster>| cluster.metadata.deletion_timestamp.is_none();
         let Some(cluster) = cluster.filter(stays) else {
-            return Ok(LOOK_AGAIN);
+            return Ok(CHECK_AGAIN);
         };
         if !self.leadership.is_current() {
             return Ok(TOKEN_PAUSE);
@@ -185,7 +185,7 @@ impl Credentials {
             (false, true) => Ok(TOKEN_PAUSE),
             (false, false) => {
                 measures::Step::Credentials.succeeded(calendar());
-                Ok(LOOK_AGAIN)
+                Ok(CHECK_AGAIN)
             }
         }
     }

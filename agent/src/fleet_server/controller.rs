@@ -29,11 +29,11 @@ use crate::write::FIELD_MANAGER;
 mod record;
 
 /// Pause between checks of the server in use, where there are several or the store was promoted.
-const LOOK: Duration = Duration::from_secs(10);
+const CHECK_EVERY: Duration = Duration::from_secs(10);
 /// Pause between checks of the one server of a store that was never promoted.
-const LOOK_RARELY: Duration = Duration::from_mins(5);
+const CHECK_RARELY: Duration = Duration::from_mins(5);
 /// Pause between checks while no server may be obeyed, or the one in use does not answer.
-const LOOK_FOR_ONE: Duration = Duration::from_secs(2);
+const SEARCH_EVERY: Duration = Duration::from_secs(2);
 /// Interval at which the other servers are asked, so that the agent learns of a promotion, and the
 /// control plane of an older store, too.
 const ASK_OTHERS: Duration = Duration::from_secs(15);
@@ -160,7 +160,7 @@ impl Choice {
         self.remembered.name_store(&candidates);
         let Some(current) = self.current.clone() else {
             self.choose(candidates, Vec::new()).await;
-            return LOOK_FOR_ONE;
+            return SEARCH_EVERY;
         };
         match self.servers.ask(&current, self.remembered.epoch).await {
             Ok(said) => {
@@ -185,9 +185,9 @@ impl Choice {
                 let is_needed = self.remembered.is_needed(&self.setup.configured);
                 let is_unread = self.recorded == Recorded::Unread;
                 if is_needed || is_unread {
-                    LOOK
+                    CHECK_EVERY
                 } else {
-                    LOOK_RARELY
+                    CHECK_RARELY
                 }
             }
             Err(error) => {
@@ -197,14 +197,14 @@ impl Choice {
                     "the fleet API does not answer"
                 );
                 if candidates.len() == 1 {
-                    return LOOK;
+                    return CHECK_EVERY;
                 }
                 if self.answered.elapsed() >= self.setup.patience {
                     let reason = format!("{}: {error}", current.server.server);
                     self.choose(without(candidates, &current), vec![reason])
                         .await;
                 }
-                LOOK_FOR_ONE
+                SEARCH_EVERY
             }
         }
     }

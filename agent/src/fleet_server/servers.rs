@@ -17,7 +17,7 @@ use super::decide::{Candidate, Refusal, Said};
 use crate::write::{merge, within};
 
 /// Interval at which the newest epoch is written to an older store again.
-const TELL_AGAIN: Duration = Duration::from_mins(10);
+const REPORT_AGAIN: Duration = Duration::from_mins(10);
 
 /// The servers of one fleet, as the agent of a cluster asks them. Its gate holds no such request.
 pub(super) struct Servers {
@@ -60,7 +60,7 @@ impl Servers {
         };
         let address = candidate.server.address().to_owned();
         let told = self.told.get(&address);
-        if told.is_some_and(|(epoch, at)| epoch == seen && at.elapsed() < TELL_AGAIN) {
+        if told.is_some_and(|(epoch, at)| epoch == seen && at.elapsed() < REPORT_AGAIN) {
             return;
         }
         let Ok(client) = client(&self.fleet, candidate) else {

@@ -30,7 +30,7 @@ const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 const CALM: Duration = Duration::from_mins(10);
 /// Repairs of one object after which it is reported: people change an object once or twice,
 /// controllers go on.
-const TOLD_AFTER: u32 = 4;
+const REPORTED_AFTER: u32 = 4;
 /// Large Works that are applied at a time, and as many that are reported. As a tree one may take
 /// ten times the memory of its text.
 const LARGE: usize = 2;
@@ -263,7 +263,7 @@ impl Waits {
         let mut calm = None;
         let repairs = state.works.get(work).into_iter();
         for (object, known) in repairs.flat_map(|memory| &memory.repairs) {
-            if known.times >= TOLD_AFTER && !known.is_calm(now) {
+            if known.times >= REPORTED_AFTER && !known.is_calm(now) {
                 let rival = known.rival.clone();
                 contended.push(Contended {
                     object: object.clone(),

@@ -27,7 +27,7 @@ use super::standstill::MovementState;
 const PAUSE: Duration = Duration::from_secs(1);
 /// Pause after which everything is checked again although nothing has changed: pauses end by
 /// themselves.
-const LOOK: Duration = Duration::from_secs(10);
+const CHECK_EVERY: Duration = Duration::from_secs(10);
 /// Time within which the fleet has to be listed.
 const LISTED: Duration = Duration::from_mins(1);
 
@@ -171,7 +171,7 @@ where
         }
         let next = Instant::now() + PAUSE;
         let observed = async {
-            let _ = timeout(LOOK, changed.notified()).await;
+            let _ = timeout(CHECK_EVERY, changed.notified()).await;
             sleep_until(next).await;
         };
         // Asked while it is waited, so that an API that does not answer holds nothing up.

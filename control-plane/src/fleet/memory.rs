@@ -43,7 +43,7 @@ pub struct Wait {
     pub time: Duration,
     /// Whether it is long and that is to be reported now: once it has become so, and now and then
     /// while it goes on.
-    pub is_worth_telling: bool,
+    pub is_worth_reporting: bool,
     /// Whether it is long: what is waited for may never come.
     pub is_long: bool,
 }
@@ -75,7 +75,7 @@ impl<K: Clone + Eq + Hash> Backoff<K> {
         if let Some(rest) = waited.rest(now) {
             return Wait {
                 time: rest,
-                is_worth_telling: false,
+                is_worth_reporting: false,
                 is_long: waited.is_long(self),
             };
         }
@@ -85,13 +85,13 @@ impl<K: Clone + Eq + Hash> Backoff<K> {
         let is_due = waited
             .told
             .is_none_or(|told| now.duration_since(told) >= AGAIN);
-        let is_worth_telling = is_long && is_due;
-        if is_worth_telling {
+        let is_worth_reporting = is_long && is_due;
+        if is_worth_reporting {
             waited.told = Some(now);
         }
         Wait {
             time,
-            is_worth_telling,
+            is_worth_reporting,
             is_long,
         }
     }
@@ -217,7 +217,7 @@ mod tests {
         let mut told = Vec::new();
         for _ in 0..200 {
             let wait = waits.next(&"a");
-            if wait.is_worth_telling {
+            if wait.is_worth_reporting {
                 told.push(begun.elapsed().as_secs() / 60);
             }
             assert!(wait.time <= LONGEST);

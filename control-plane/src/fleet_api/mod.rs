@@ -58,14 +58,14 @@ pub(crate) const ABOUT: &str =
 const CERTIFICATES: &str = "certificates";
 const FLEET: &str = "fleet API";
 /// Longest pause between two passes over the Secrets.
-const LOOK: StdDuration = StdDuration::from_mins(1);
+const CHECK_EVERY: StdDuration = StdDuration::from_mins(1);
 /// Interval of the checks while the load balancer has given no address yet.
-const LOOK_FOR_ADDRESS: StdDuration = StdDuration::from_secs(5);
+const CHECK_ADDRESS: StdDuration = StdDuration::from_secs(5);
 /// Certificates that live shorter may end before kube-controller-manager reads the next ones.
 const SHORTEST_LIFE: StdDuration = StdDuration::from_mins(15);
 /// First and longest pause after a pass that left something to do. Each pass applies all objects,
 /// which is work for the API, and an object that the API refuses waits for a person.
-const RETRY: (StdDuration, StdDuration) = (StdDuration::from_secs(2), LOOK);
+const RETRY: (StdDuration, StdDuration) = (StdDuration::from_secs(2), CHECK_EVERY);
 /// Interval at which the objects of the fleet API are applied again, should somebody have changed
 /// them.
 const REAPPLY: StdDuration = StdDuration::from_mins(30);
@@ -292,7 +292,7 @@ struct Program {
 
 impl Program {
     async fn keep(&mut self) {
-        let check = LOOK.min(*self.settings.certificate_lifetime / 12);
+        let check = CHECK_EVERY.min(*self.settings.certificate_lifetime / 12);
         loop {
             let trouble = self.pass().await;
             let text = trouble.err().map_or_else(String::new, |it| it.to_string());
@@ -301,7 +301,7 @@ impl Program {
             }
             let pause = match (text.is_empty(), self.waits) {
                 (true, false) => check,
-                (true, true) => check.min(LOOK_FOR_ADDRESS),
+                (true, true) => check.min(CHECK_ADDRESS),
                 (false, _) => doubled(RETRY, self.refusals).min(check).max(RETRY.0),
             };
             self.said = text;

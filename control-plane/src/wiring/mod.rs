@@ -29,7 +29,7 @@ use crate::settings::Settings;
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(15);
 
 /// Interval at which `/readyz` learns which caches are missing.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+const CHECK_EVERY: Duration = Duration::from_millis(500);
 
 /// Runs the control plane until shutdown. Needs the process's TLS provider and, for metrics, its
 /// recorder.
@@ -132,6 +132,6 @@ async fn say_what_is_waited_for(fleet: &Fleet, health: &Health) {
         if let Some(missing) = fleet.waits_for() {
             health.ready("caches", Err(missing));
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(CHECK_EVERY).await;
     }
 }

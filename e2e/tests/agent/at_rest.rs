@@ -25,7 +25,7 @@ const QUIET: Duration = Duration::from_secs(6);
 /// which policies report what the fleet lacks.
 const SETTLED: Duration = Duration::from_secs(33);
 /// How often it may be checked until it has.
-const LOOKS: usize = 4;
+const ROUNDS: usize = 4;
 
 fn settings() -> Settings {
     Settings {
@@ -250,7 +250,7 @@ async fn a_fleet_at_rest_writes_nothing_but_leases_and_the_status_heartbeat() {
 
     let servers = [&bench.fleet, &bench.member];
     let mut restless = BTreeMap::new();
-    for _ in 0..LOOKS {
+    for _ in 0..ROUNDS {
         restless = writes(servers, SETTLED).await;
         if restless.is_empty() {
             break;

@@ -30,7 +30,7 @@ use super::the_rest;
 /// Bytes of the key that signs.
 const KEY: [u8; 32] = [7; 32];
 /// Annotation of a record that says what the receiver was sent.
-const TOLD: &str = "notices.failover.muster.io/pager";
+const RECEIVER: &str = "notices.failover.muster.io/pager";
 
 /// Address of the receiver, for the flags of the control plane.
 static ADDRESS: OnceLock<String> = OnceLock::new();
@@ -121,7 +121,7 @@ async fn noted(story: &Story, phase: &str) -> anyhow::Result<()> {
     let record = all.into_iter().find(|it| it.spec.cluster == VICTIM);
     let name = record.context("no record")?.name_any();
     let is_noted = |it: Option<&Failover>| {
-        let told = it.and_then(|it| it.annotations().get(TOLD));
+        let told = it.and_then(|it| it.annotations().get(RECEIVER));
         let told = told.and_then(|it| serde_json::from_str::<Value>(it).ok());
         told.is_some_and(|it| it[phase].as_u64() >= Some(1))
     };

@@ -27,7 +27,7 @@ use crate::clock::{ServerClock, calendar};
 use crate::remind::Reminder;
 
 /// How often the files are checked. A mounted Secret takes up to a minute to change anyway.
-const LOOK_EVERY: Duration = Duration::from_secs(10);
+const CHECK_EVERY: Duration = Duration::from_secs(10);
 
 /// Source of the address of and the credentials for an API.
 #[derive(Clone, Debug, Default)]
@@ -302,7 +302,7 @@ impl Gateway {
         loop {
             tokio::select! {
                 () = shutdown.cancelled() => return,
-                () = tokio::time::sleep(LOOK_EVERY) => {}
+                () = tokio::time::sleep(CHECK_EVERY) => {}
             }
             let now = path.and_then(fingerprint);
             let Some(path) = path.filter(|_| now.is_some() && now != seen) else {
@@ -534,7 +534,7 @@ mod tests {
         /// Follows the file until it was checked twice, while a future runs beside it.
         async fn follow(&self, beside: impl Future<Output = ()>) {
             let follow = Arc::clone(&self.gateway).follow(CancellationToken::new());
-            let follow = tokio::time::timeout(LOOK_EVERY * 5 / 2, follow);
+            let follow = tokio::time::timeout(CHECK_EVERY * 5 / 2, follow);
             let (stopped, ()) = tokio::join!(follow, beside);
             assert!(stopped.is_err());
         }
@@ -567,7 +567,7 @@ mod tests {
         let servers = Timestamp::from_second(servers).unwrap();
         disk.follow(async {
             OnDisk::write(&disk.folder, end);
-            tokio::time::sleep(LOOK_EVERY * 3 / 2).await; // allowed: paused time
+            tokio::time::sleep(CHECK_EVERY * 3 / 2).await; // allowed: paused time
             assert_eq!(disk.end(), good);
             clock.observe(servers, Instant::now(), Instant::now());
         })

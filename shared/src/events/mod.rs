@@ -39,7 +39,7 @@ const MOST_IN_FLIGHT: usize = 16;
 /// So many that wait are few.
 const FEW: usize = WAITING / 4;
 /// Time after which it is asked again whether few wait, while no write ends.
-const LOOK_AGAIN: Duration = Duration::from_millis(200);
+const CHECK_AGAIN: Duration = Duration::from_millis(200);
 /// Deadline of one write.
 const DEADLINE: Duration = Duration::from_secs(5);
 /// Characters of an object's name in the event's: a dot and the time make it at most 253.
@@ -199,7 +199,7 @@ async fn deliver(
                 return;
             }
             // More may be under way as soon as many wait, also while none of these is answered.
-            () = tokio::time::sleep(LOOK_AGAIN), if !has_room && !inbox.is_empty() => {}
+            () = tokio::time::sleep(CHECK_AGAIN), if !has_room && !inbox.is_empty() => {}
             Some(sent) = delivery.writes.join_next() => {
                 if let Ok((sameness, event)) = sent {
                     delivery.take_end(sameness, event);

@@ -20,7 +20,7 @@ use crate::tls;
 
 /// How often the certificate's files are checked: mounted secrets change a minute after they were
 /// written.
-const LOOK: Duration = Duration::from_secs(10);
+const CHECK_EVERY: Duration = Duration::from_secs(10);
 
 /// Reason why a certificate was not loaded.
 #[derive(Debug, thiserror::Error)]
@@ -151,7 +151,7 @@ impl Certificate {
         part: &'static str,
         shutdown: CancellationToken,
     ) {
-        let mut looks = tokio::time::interval(LOOK);
+        let mut looks = tokio::time::interval(CHECK_EVERY);
         loop {
             tokio::select! {
                 _ = looks.tick() => {}

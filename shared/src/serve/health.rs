@@ -17,7 +17,7 @@ const STARTING: &str = "starting";
 /// a program that starts says something else every moment.
 const PATIENCE: Duration = Duration::from_millis(1500);
 /// Interval at which the words are checked.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
+const CHECK_EVERY: Duration = Duration::from_millis(250);
 
 /// State of the parts of a process. Cheap to clone.
 #[derive(Clone, Debug, Default)]
@@ -131,7 +131,7 @@ impl Health {
         loop {
             tokio::select! {
                 () = shutdown.cancelled() => return,
-                () = tokio::time::sleep(LOOK_EVERY) => {}
+                () = tokio::time::sleep(CHECK_EVERY) => {}
             }
             if let Some(words) = teller.due(self.news(), Instant::now()) {
                 tracing::warn!("{words}");

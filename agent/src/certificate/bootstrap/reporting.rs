@@ -16,15 +16,15 @@ use tokio::time::Instant;
 
 use super::super::asking::{self, ASK, Asked, PATIENCE, after_refusal};
 use super::super::stored::Reason;
-use super::{Bootstrap, LOOK_EVERY, PART};
+use super::{Bootstrap, CHECK_EVERY, PART};
 use crate::write;
 
 /// First pause after a request was refused.
 const REFUSED: Duration = Duration::from_mins(5);
 /// Time without an approval after which that is reported.
-const WORTH_TELLING: Duration = Duration::from_secs(30);
+const WORTH_REPORTING: Duration = Duration::from_secs(30);
 /// Interval at which a lasting failure is reported again.
-const TELL_AGAIN: Duration = Duration::from_hours(1);
+const REPORT_AGAIN: Duration = Duration::from_hours(1);
 
 /// Reason why there are no credentials yet.
 #[derive(Debug, thiserror::Error)]
@@ -110,9 +110,9 @@ impl Bootstrap {
             None => words.clone(),
         };
         let is_new = trouble.said != said;
-        let is_due = trouble.told.is_none_or(|at| at.elapsed() >= TELL_AGAIN);
+        let is_due = trouble.told.is_none_or(|at| at.elapsed() >= REPORT_AGAIN);
         // An approval usually takes a second or two.
-        let waited = asked.is_none_or(|it| it.since.elapsed() >= WORTH_TELLING);
+        let waited = asked.is_none_or(|it| it.since.elapsed() >= WORTH_REPORTING);
         if waited && (is_new || is_due) {
             // The log has the words of /readyz, from where they are reported once.
             tracing::debug!(error = words, "no credentials for the fleet API");
@@ -126,7 +126,7 @@ impl Bootstrap {
             }
             Error::Waits { .. } => {
                 trouble.refusals = 0;
-                LOOK_EVERY
+                CHECK_EVERY
             }
             Error::Asking(_, asking) if asking.ends() => {
                 trouble.refusals += 1;

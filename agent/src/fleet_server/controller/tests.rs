@@ -95,7 +95,7 @@ fn choice(member: Client, hosts: &[&str], restart: &Restart) -> Choice {
     over(
         Arc::<Hosts>::default(),
         servers.collect(),
-        LOOK,
+        CHECK_EVERY,
         member,
         restart,
     )
@@ -167,14 +167,14 @@ async fn silence_of(is_proxied: bool, patience: Duration) -> Duration {
 
 #[tokio::test(start_paused = true)]
 async fn the_silence_of_a_server_counts_from_its_last_answer() {
-    let patience = 2 * LOOK;
+    let patience = 2 * CHECK_EVERY;
     for is_proxied in [false, true] {
         let silent = silence_of(is_proxied, patience);
         let silent = tokio::time::timeout(Duration::from_mins(10), silent).await;
         let silent = silent.unwrap_or_else(|_| panic!("proxied: {is_proxied}"));
         assert!(silent >= patience, "{silent:?}");
         // A check is at most a pause and a fifth of it late, and is followed by another pause here.
-        assert!(silent < patience + 3 * LOOK_FOR_ONE, "{silent:?}");
+        assert!(silent < patience + 3 * SEARCH_EVERY, "{silent:?}");
     }
 }
 
@@ -264,7 +264,13 @@ async fn the_first_store_that_an_agent_meets_is_obeyed_once_that_it_was_promoted
         store: Some("b"),
         ..Hosts::default()
     };
-    let mut choice = over(Arc::new(promoted), Vec::new(), LOOK, member, &restart);
+    let mut choice = over(
+        Arc::new(promoted),
+        Vec::new(),
+        CHECK_EVERY,
+        member,
+        &restart,
+    );
     let mut seen = choice.setup.obeyed.subscribe();
     let obeys = seen.wait_for(Result::is_ok);
     tokio::select! {

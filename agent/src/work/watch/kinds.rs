@@ -25,7 +25,7 @@ use crate::work::works::Unread;
 
 /// Interval at which kinds that the member does not serve yet are asked for again: the agent may
 /// apply their definition, too.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+const CHECK_AGAIN: Duration = Duration::from_secs(1);
 /// Time after which a watch that breaks begins with the shortest pause again.
 const SOUND: Duration = Duration::from_mins(10);
 
@@ -121,7 +121,7 @@ impl Watches {
                 // A kind that cannot be watched, or is not served, is not listed.
                 Ok(_) => self.store.listed(kind, []),
             }
-            let pause = tokio::time::sleep(LOOK_AGAIN);
+            let pause = tokio::time::sleep(CHECK_AGAIN);
             if stop.run_until_cancelled(pause).await.is_none() {
                 return;
             }

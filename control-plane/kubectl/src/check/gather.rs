@@ -31,7 +31,7 @@ const AT_ONCE: usize = 8;
 /// Members whose agents' rights are answers for: each takes some requests.
 pub(super) const MOST_AGENTS: usize = 100;
 /// Pause between two readings of a lease that seems to have expired: a leader renews it every 2 s.
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
+const CHECK_AGAIN: Duration = Duration::from_secs(5);
 
 /// Reads everything. `flags` are those of the control plane that the command line has; without
 /// any, the settings are those that the leader publishes.
@@ -173,7 +173,7 @@ async fn leader(asker: &Asker, facts: &Facts) -> Answer<Leader> {
             renewed: None,
         });
     }
-    tokio::time::sleep(LOOK_AGAIN).await;
+    tokio::time::sleep(CHECK_AGAIN).await;
     let again: Lease = asker.get(&path).await?;
     let renewed = again.metadata.resource_version != lease.metadata.resource_version;
     Ok(Leader {

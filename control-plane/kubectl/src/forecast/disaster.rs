@@ -23,7 +23,7 @@ use muster_shared::taints::{NO_EXECUTE, NO_SCHEDULE, is_of_command, put_on};
 
 /// Decides on a cluster until nothing more is due. Each decision ends a window at least, and a
 /// cluster has few of them.
-const LOOKS: usize = 64;
+const ROUNDS: usize = 64;
 
 /// A taint that a cluster would get.
 #[derive(Clone, Debug, PartialEq)]
@@ -155,7 +155,7 @@ fn look(
     mut moment: Timestamp,
     mut is_last: impl FnMut(&Cluster, Timestamp) -> bool,
 ) {
-    for _ in 0..LOOKS {
+    for _ in 0..ROUNDS {
         let by_condition = mark(cluster, settings, moment);
         let by_policy = follow(cluster, policies, settings, moment);
         if is_last(cluster, moment) {

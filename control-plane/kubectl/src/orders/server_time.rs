@@ -10,7 +10,7 @@ use muster_shared::k8s::Client;
 /// Time in which the server has to answer with its time.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// Smallest difference of the clocks that is reported.
-const WORTH_TELLING: SignedDuration = SignedDuration::from_secs(30);
+const WORTH_REPORTING: SignedDuration = SignedDuration::from_secs(30);
 
 /// The server's time.
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,7 +24,7 @@ impl ServerTime {
     pub(super) async fn ask(client: &Client) -> Self {
         let clocks = Asker::new(client.clone(), PATIENCE).clocks().await;
         let ahead = SignedDuration::from_secs(clocks.map_or(0, |it| it.ahead()));
-        if ahead.abs() > WORTH_TELLING {
+        if ahead.abs() > WORTH_REPORTING {
             let relation = if ahead.is_positive() {
                 "behind"
             } else {

@@ -32,7 +32,7 @@ const SECRET: &str = "muster-webhook-tls";
 /// Name of both webhook configurations (charts/control-plane/access/webhooks.yaml).
 const CONFIGURATION: &str = "muster";
 /// How often the Secret and the configurations are checked. A check writes nothing.
-const LOOK: Duration = Duration::from_secs(10);
+const CHECK_EVERY: Duration = Duration::from_secs(10);
 
 #[derive(Debug, thiserror::Error)]
 enum Error {
@@ -95,9 +95,9 @@ pub(crate) fn start(
             keeper.certificate.measure(calendar());
             // A replica that waits for the first certificate checks more often.
             let pause = if keeper.certificate.is_there() {
-                LOOK
+                CHECK_EVERY
             } else {
-                LOOK / 10
+                CHECK_EVERY / 10
             };
             tokio::select! {
                 () = tokio::time::sleep(jittered(pause)) => {}

@@ -32,7 +32,7 @@ use crate::fleet::write::{Written, merge};
 /// Time for which changes of the fleet are gathered before peers are chosen anew.
 const GATHERED: Duration = Duration::from_secs(5);
 /// Interval at which it is checked whether a peer lives of a witness that has lost all of them.
-const LOOK: Duration = Duration::from_secs(10);
+const CHECK_EVERY: Duration = Duration::from_secs(10);
 
 /// State of the fleet as a whole, as far as it is known.
 #[derive(Default)]
@@ -280,7 +280,7 @@ async fn report(fleet: &Fleet, cluster: &Cluster, known: &Known) -> Result<Next,
     note(fleet, cluster, condition).await?;
     // Whether its other peers live is no change of this cluster.
     if witnesses.iter().any(|it| it.has_lost_all) {
-        return Ok(Next::After(LOOK));
+        return Ok(Next::After(CHECK_EVERY));
     }
     Ok(again.map_or(Next::Done, |due| Next::After(until(due, now))))
 }

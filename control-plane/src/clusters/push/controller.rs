@@ -41,7 +41,7 @@ const NAME: &str = "push clusters";
 /// Members that are reconciled at a time.
 const WORKERS: usize = 4;
 /// Pause between two readings of the Secret of a member, whose changes are not watched.
-const LOOK_AGAIN: Duration = Duration::from_secs(30);
+const CHECK_AGAIN: Duration = Duration::from_secs(30);
 /// Longest time of a renewal of a token.
 const RENEWAL: Duration = Duration::from_secs(15);
 /// Name of the controller that reports the status of members.
@@ -136,7 +136,7 @@ async fn reconcile(fleet: &Arc<Fleet>, hosts: &Hosts, name: &str) -> Result<Next
     if let Some(secret) = secret {
         renew(fleet, hosts, &cluster, secret, gateway);
     }
-    Ok(Next::After(jittered(LOOK_AGAIN)))
+    Ok(Next::After(jittered(CHECK_AGAIN)))
 }
 
 /// Reads the Secret that a Cluster names.
@@ -263,16 +263,16 @@ async fn unconnected(
     let name = cluster.name_any();
     note(fleet, cluster, Monitoring::Unconnected(problem)).await?;
     if hosts.running.lock().contains_key(&name) {
-        return Ok(Next::After(jittered(LOOK_AGAIN)));
+        return Ok(Next::After(jittered(CHECK_AGAIN)));
     }
     let grace = *fleet.settings.cluster_monitor_grace_period;
     let rest = hosts.unconnected.rest(&name, (), grace);
     // Without the reporter of this control plane, `Ready` is another one's.
     if !fleet.settings.runs(STATUS) {
-        return Ok(Next::After(jittered(LOOK_AGAIN)));
+        return Ok(Next::After(jittered(CHECK_AGAIN)));
     }
     if let Some(rest) = rest {
-        return Ok(Next::After(rest.min(LOOK_AGAIN)));
+        return Ok(Next::After(rest.min(CHECK_AGAIN)));
     }
     let message = format!("The control plane cannot connect to the member: {problem}");
     let ready = conditions::new(
@@ -284,7 +284,7 @@ async fn unconnected(
     );
     let answer = write_if_changed(&fleet.client, cluster, ready).await;
     match Written::of(answer).map_err(failed("write the status of", cluster))? {
-        Written::Done(_) => Ok(Next::After(jittered(LOOK_AGAIN))),
+        Written::Done(_) => Ok(Next::After(jittered(CHECK_AGAIN))),
         late => Ok(late.next()),
     }
 }

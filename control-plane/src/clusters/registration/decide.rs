@@ -23,7 +23,7 @@ const IMPERSONATOR: &str = "-impersonator";
 /// day.
 const LONGEST: i32 = 366 * 24 * 60 * 60;
 /// Requests of one requester that are decided again after they were left.
-const LOOKED_AT_AGAIN: usize = 10;
+const DECIDED_AGAIN: usize = 10;
 /// The name by which `karmadactl register` asks for the rights of an administrator.
 const RBAC_GENERATOR: &str = "rbac-generator";
 
@@ -267,7 +267,7 @@ pub fn is_among_the_newest<'a>(
             && !is_answered(other)
             && made(other) > made(request)
     });
-    newer.take(LOOKED_AT_AGAIN).count() < LOOKED_AT_AGAIN
+    newer.take(DECIDED_AGAIN).count() < DECIDED_AGAIN
 }
 
 /// Returns the names of clusters beside which this one cannot be: the credentials of

@@ -39,7 +39,7 @@ const ATTEMPTS: u32 = 4;
 /// during every rollout.
 const SETTLING: Duration = Duration::from_secs(5);
 /// Time for which an application waits for the rate before a condition says so.
-const WORTH_TELLING: Duration = Duration::from_secs(1);
+const WORTH_REPORTING: Duration = Duration::from_secs(1);
 
 /// A cluster that is not left, why, and when to check again; without, a change has it checked.
 type Held = (String, Obstacle, Option<Duration>);
@@ -265,7 +265,7 @@ impl Applications {
             None => {
                 // The rate may permit it at once.
                 progress.is_said = true;
-                progress.wait = progress.wait.into_iter().chain([WORTH_TELLING]).min();
+                progress.wait = progress.wait.into_iter().chain([WORTH_REPORTING]).min();
             }
         }
     }

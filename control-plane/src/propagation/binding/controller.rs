@@ -193,7 +193,7 @@ impl Memory {
             return Next::Done;
         }
         let next = self.replacing.next(key);
-        if next.is_worth_telling {
+        if next.is_worth_reporting {
             report_old_copies(fleet, binding, plan);
         }
         Next::After(next.time)
@@ -470,7 +470,7 @@ fn report_removal(
     let Error::Api(failure) = error else {
         return;
     };
-    if is_final(&failure.source) || memory.unremoved.next(key).is_worth_telling {
+    if is_final(&failure.source) || memory.unremoved.next(key).is_worth_reporting {
         fleet.warn(binding, "SyncWorkFailed", error.to_string());
     }
 }

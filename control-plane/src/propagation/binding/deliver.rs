@@ -29,7 +29,7 @@ use crate::propagation::data::{self, gates};
 /// is an event, and usually comes earlier.
 const LEAVING: Duration = Duration::from_secs(5);
 /// Pause before a binding is reconciled again that waits for data, if no change is seen earlier.
-const LOOK: Duration = Duration::from_secs(5);
+const CHECK_EVERY: Duration = Duration::from_secs(5);
 
 /// Makes the Works of a binding once nothing holds them back. `is_left` says whether all Works have
 /// been deleted that the binding does not want any more.
@@ -149,7 +149,7 @@ async fn wait_for_data(
         return Ok(Next::Again);
     }
     let is_waiting = role.is_some() || !waiting.closed.is_empty();
-    let pause = gates::pause(waiting.due, now, LOOK);
+    let pause = gates::pause(waiting.due, now, CHECK_EVERY);
     Ok(if is_waiting {
         Next::After(pause)
     } else {
@@ -174,7 +174,7 @@ async fn write(
     let is_late = |outcome: &Result<_, Error>| matches!(outcome, Ok(Ensured::Later));
     let later = if outcomes.iter().any(is_late) {
         let wait = memory.waits.next(key);
-        if wait.is_worth_telling {
+        if wait.is_worth_reporting {
             let note = "a cluster has no execution namespace yet, or the cache does not show its work, so that this is tried again";
             fleet.warn(binding, "SyncWorkFailed", note);
         }

@@ -24,7 +24,7 @@ use crate::fleet::works::{CachedWork, cluster_of, in_cluster};
 /// Reason of the condition `RemovalPending` while a copy may run.
 const FENCED: &str = "WaitingForFence";
 /// Pause before the next check, if no change is seen earlier.
-const LOOK: Duration = Duration::from_secs(5);
+const CHECK_EVERY: Duration = Duration::from_secs(5);
 /// Time for which a cluster that is ready may take to remove its copy before that is reported.
 const UNTOLD: Duration = Duration::from_secs(15);
 
@@ -119,7 +119,7 @@ async fn judge(
     let (why, pause) = match verdict {
         _ if is_kept => {
             let why = "suppressDeletion of its eviction task is true, which keeps it there";
-            (why.to_owned(), LOOK)
+            (why.to_owned(), CHECK_EVERY)
         }
         Verdict::Stopped if goes => {
             // The Work was deleted before the lease is read.
@@ -131,15 +131,15 @@ async fn judge(
                 Duration::from_millis(500),
             )
         }
-        Verdict::Stopped => ("its Work there is kept".to_owned(), LOOK),
+        Verdict::Stopped => ("its Work there is kept".to_owned(), CHECK_EVERY),
         Verdict::Waits { until, time } => {
             let why = format!(
                 "or until {} s have passed since the last renewal of its lease, when it is stopped",
                 time.as_secs()
             );
-            (why, until.saturating_duration_since(now).min(LOOK))
+            (why, until.saturating_duration_since(now).min(CHECK_EVERY))
         }
-        Verdict::Unfenced(why) => (why.to_string(), LOOK),
+        Verdict::Unfenced(why) => (why.to_string(), CHECK_EVERY),
     };
     let deleted = work.metadata.deletion_timestamp.as_ref().map(|at| at.0);
     Ok(Some(Held {
@@ -211,7 +211,7 @@ mod tests {
             let held = Held {
                 message: "its copy in m1 may still run".to_owned(),
                 is_told: told,
-                pause: LOOK,
+                pause: CHECK_EVERY,
             };
             let condition = held.condition(at(0));
             let said = condition.map(|it| (it.type_, it.status, it.reason, it.message));

@@ -30,7 +30,7 @@ use crate::propagation::overrides::{self, Applied, Policies, Selected, concerns}
 /// Longest time that bindings wait after a start for the first list of override policies.
 const SETTLING: Duration = Duration::from_secs(10);
 /// Interval at which waiting bindings check whether the override policies are known.
-const LOOK: Duration = Duration::from_millis(50);
+const CHECK_EVERY: Duration = Duration::from_millis(50);
 
 /// Reconciles the bindings whose manifests a change of an override policy, or of a cluster that the
 /// policies may select, can change.
@@ -165,7 +165,7 @@ pub(super) fn widened<'a>(
 pub(super) async fn settle(fleet: &Fleet) {
     let known = async {
         while !fleet.knows_overrides() {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(CHECK_EVERY).await;
         }
     };
     _ = tokio::time::timeout(SETTLING, known).await;

@@ -187,7 +187,7 @@ fn not_yet(
         return None;
     }
     let wait = memory.scaling.next(key);
-    if wait.is_worth_telling {
+    if wait.is_worth_reporting {
         let note = "the binding does not say yet how many replicas each cluster gets: its works stay as they are until it does";
         fleet.warn(binding, "SyncWorkFailed", note);
     }
@@ -332,7 +332,7 @@ fn outdated(
     if about == About::Recorded && wait.is_long {
         return None;
     }
-    if wait.is_worth_telling {
+    if wait.is_worth_reporting {
         let resource = &binding.spec.resource;
         let note = format!(
             "the binding belongs to a former {} {} with another uid: the present one is not carried out before garbage collection has \

@@ -304,7 +304,7 @@ fn told(
     match &outcome {
         Err(error) if error.is_unserved() => {
             let wait = memory.unserved.next(&BindingKey::of(binding));
-            if wait.is_worth_telling {
+            if wait.is_worth_reporting {
                 report_failure(fleet, binding, template, error);
             }
             return Ok(Next::After(wait.time));

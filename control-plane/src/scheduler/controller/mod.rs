@@ -71,7 +71,7 @@ use crate::settings::{PRIORITY_BASED_SCHEDULING, names_scheduler};
 /// A binding that waits is reconciled again after this time even if no cluster seemed to change
 /// (Karmada flushes its queue of unschedulable bindings as often). A move that waits may have
 /// become needless since.
-const LOOK_AGAIN: Duration = Duration::from_mins(5);
+const CHECK_AGAIN: Duration = Duration::from_mins(5);
 /// Writers of reports on bindings that had been placed before: they wait until decisions and orders
 /// leave room.
 const REPORTERS: usize = 8;
@@ -347,7 +347,7 @@ impl Scheduler {
                 Next::After(self.movement.obstructed.next(key).time)
             } else {
                 self.movement.obstructed.forget(key);
-                Next::After(LOOK_AGAIN)
+                Next::After(CHECK_AGAIN)
             };
             return Ok((next, wait));
         }
@@ -401,7 +401,7 @@ impl Scheduler {
         } else if outcome.report.patch(binding.status(), now).is_some() {
             self.reports.add(key.clone());
         }
-        let next = wait.map_or(Next::Done, |_| Next::After(LOOK_AGAIN));
+        let next = wait.map_or(Next::Done, |_| Next::After(CHECK_AGAIN));
         Ok((next, wait))
     }
 
@@ -450,7 +450,7 @@ impl Scheduler {
         let completion = has_completed_everywhere(fleet, binding);
         if completion.is_some() {
             self.unread.forget(key);
-        } else if self.unread.next(key).is_worth_telling {
+        } else if self.unread.next(key).is_worth_reporting {
             report_unread(fleet, binding);
         }
         completion

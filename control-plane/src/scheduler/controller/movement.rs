@@ -435,7 +435,7 @@ mod tests {
     use muster_shared::queue::Next;
     use serde_json::json;
 
-    use super::super::LOOK_AGAIN;
+    use super::super::CHECK_AGAIN;
     use super::*;
     use crate::fleet::testing as stand;
     use crate::scheduler::core::Options;
@@ -509,7 +509,7 @@ mod tests {
         let next = scheduler.handle(fleet, key.clone()).await.unwrap();
         let told = scheduler.movement.told(&key).and_then(|it| it.scheduled);
         assert_eq!(told.unwrap().reason, STOPPED_BY_THRESHOLD);
-        assert_eq!(next, Next::After(LOOK_AGAIN));
+        assert_eq!(next, Next::After(CHECK_AGAIN));
     }
 
     #[tokio::test(start_paused = true)]

@@ -39,7 +39,7 @@ const POD_WORKERS: usize = 16;
 /// Objects per page when pods are listed: a page is the peak of our memory.
 const POD_PAGE: u32 = 500;
 /// How long the first list of an empty API may take.
-const FIRST_LOOK: Duration = Duration::from_secs(20);
+const FIRST_LIST: Duration = Duration::from_secs(20);
 
 impl Default for Shape {
     /// Returns a shape of three machines of four CPUs with quick pods.
@@ -126,13 +126,13 @@ impl Member {
             listed,
             shutdown.clone(),
         ));
-        let first_look = async {
+        let first_list = async {
             machines.synced().await;
             // The sender is dropped only with the whole simulation.
             let _ = first_list.await;
             world.start(&queues, &shutdown).await;
         };
-        tokio::time::timeout(FIRST_LOOK, first_look)
+        tokio::time::timeout(FIRST_LIST, first_list)
             .await
             .context("seeing the member's objects for the first time")?;
 

@@ -274,10 +274,10 @@ fn of_many_requests_of_one_requester_only_the_newest_are_looked_at_again() {
         request["spec"]["username"] = user.into();
         serde_json::from_value(request).unwrap()
     };
-    let all: Vec<_> = (0..LOOKED_AT_AGAIN + 5).map(|it| made(it, "a")).collect();
+    let all: Vec<_> = (0..DECIDED_AGAIN + 5).map(|it| made(it, "a")).collect();
     let again = |request| is_among_the_newest(request, &all);
     let count = all.iter().filter(|request| again(request)).count();
-    assert_eq!(count, LOOKED_AT_AGAIN);
+    assert_eq!(count, DECIDED_AGAIN);
     assert!(again(&all[all.len() - 1]) && !again(&all[0]));
     assert!(again(&made(0, "b")), "another requester's");
 }

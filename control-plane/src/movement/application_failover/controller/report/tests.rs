@@ -9,7 +9,7 @@ use muster_shared::queue::Queue;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use super::super::{EvictionState, Known, Obstacle, ReadinessTracker, WORTH_TELLING};
+use super::super::{EvictionState, Known, Obstacle, ReadinessTracker, WORTH_REPORTING};
 use super::*;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::budget::pace::Pace;
@@ -188,7 +188,7 @@ async fn who_waits_for_its_turn_tells_so_after_a_while_unless_an_obstacle_is_tol
         };
         let first = look();
         assert!(first.is_said && first.held.is_empty(), "{what}");
-        assert_eq!(first.wait, Some(WORTH_TELLING), "{what}");
+        assert_eq!(first.wait, Some(WORTH_REPORTING), "{what}");
         let second = look();
         assert_eq!(second.is_said, is_said, "{what}");
         assert_eq!(second.held.is_empty(), is_said, "{what}");
