@@ -158,7 +158,7 @@ pub fn identity(component: &str, gateway: &Gateway) -> String {
 
 /// Last renewal of the leader that a follower has seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Heard {
+pub struct LastRenewal {
     /// Identity of the leader.
     pub holder: String,
     /// Time at or before which the leader made the annotations of its last renewal.
@@ -207,7 +207,7 @@ pub struct Leadership {
     /// this process leads.
     holder: Arc<watch::Sender<Option<String>>>,
     /// Last renewal of the leader that this process, as a follower, has seen.
-    heard: Arc<watch::Sender<Option<Heard>>>,
+    last_renewal: Arc<watch::Sender<Option<LastRenewal>>>,
     /// Why the lease could be neither taken nor read at the last attempt.
     trouble: Arc<watch::Sender<Option<String>>>,
     always: bool,
@@ -227,7 +227,7 @@ impl Leadership {
         Self {
             until: Arc::new(watch::Sender::new(None)),
             holder: Arc::new(watch::Sender::new(None)),
-            heard: Arc::new(watch::Sender::new(None)),
+            last_renewal: Arc::new(watch::Sender::new(None)),
             trouble: Arc::new(watch::Sender::new(None)),
             always: false,
         }
@@ -270,8 +270,8 @@ impl Leadership {
 
     /// Returns what this process, as a follower, last saw of the leader. `None` if it has not
     /// seen the lease change often enough to know when that was.
-    pub fn heard(&self) -> Option<Heard> {
-        self.heard.borrow().clone()
+    pub fn last_renewal(&self) -> Option<LastRenewal> {
+        self.last_renewal.borrow().clone()
     }
 
     /// Notes who leads instead of us, and says so in the log when it is somebody else than before.
@@ -303,7 +303,7 @@ pub enum Outcome {
 
 /// Runs a campaign in a process that ends in two steps: once `shutdown` is requested it acquires no
 /// leadership, but keeps the leadership that it has until it retires. See [`campaign`].
-pub async fn stand(
+pub async fn campaign_until_retired(
     client: Client,
     candidate: Candidate,
     leadership: Leadership,
@@ -353,7 +353,9 @@ pub async fn campaign(
                 Ok(true)
             }
             Ok(Ok(Claim::Held(holder))) => {
-                leadership.heard.send_replace(observed.heard.clone());
+                leadership
+                    .last_renewal
+                    .send_replace(observed.last_renewal.clone());
                 leadership.stand_by(&candidate.name, Some(holder));
                 Ok(false)
             }
@@ -465,7 +467,7 @@ struct Observed {
     /// Time of the renewal that was seen last, which distinguishes a renewal from another change.
     renewed: Option<MicroTime>,
     /// Renewal of the leader that was seen.
-    heard: Option<Heard>,
+    last_renewal: Option<LastRenewal>,
     /// Verbs with which this process may write the lease.
     verbs: Verbs,
 }
@@ -512,7 +514,7 @@ async fn attempt(
         if observed.renewed != renewed {
             // The leader makes its annotations after it has read the version before, which was not
             // there yet at the last read that did not show it.
-            observed.heard = observed.before.map(|since| Heard {
+            observed.last_renewal = observed.before.map(|since| LastRenewal {
                 holder: holder.to_owned(),
                 since,
                 annotations: lease.metadata.annotations.clone().unwrap_or_default(),
@@ -552,7 +554,7 @@ async fn attempt(
         Ok(renewed) => {
             observed.version = renewed.metadata.resource_version;
             observed.changed = Some(now);
-            (observed.before, observed.heard) = (None, None);
+            (observed.before, observed.last_renewal) = (None, None);
             Ok(Claim::Ours)
         }
         // A leader whose lease somebody touched is the leader still.

@@ -79,8 +79,8 @@ impl Census {
 
     /// Publishes the times of the last messages about nodes and pods as metrics.
     pub fn measure(&self) {
-        Step::Nodes.succeeded(self.nodes.heard());
-        Step::Pods.succeeded(self.pods.heard());
+        Step::Nodes.succeeded(self.nodes.last_contact());
+        Step::Pods.succeeded(self.pods.last_contact());
     }
 
     /// Counts until shutdown.

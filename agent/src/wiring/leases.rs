@@ -142,14 +142,14 @@ impl Leases {
         loop {
             let (shutdown, retire) = (self.shutdown.clone(), self.retire.clone());
             let leadership = self.leadership.clone();
-            let standing = lease::stand(
+            let campaign = lease::campaign_until_retired(
                 client.clone(),
                 candidate.clone(),
                 leadership,
                 shutdown,
                 retire,
             );
-            if standing.await == lease::Outcome::Stopped {
+            if campaign.await == lease::Outcome::Stopped {
                 return self.retire.cancelled().await;
             }
         }

@@ -314,7 +314,7 @@ impl Outlet {
             "uid": record.uid(),
             "annotations": { self.key(): json!(told).to_string() },
         } });
-        let client = self.fleet.status_writer.turn().await;
+        let client = self.fleet.status_writer.when_idle().await;
         let api: Api<Failover> = Api::all(client.clone());
         let written = Written::of(merge(&api, &name, &patch).await);
         let title = format!("Failover {name}");

@@ -168,7 +168,7 @@ impl Traffic {
         if template.is_deleting() {
             return Ok(Next::Done);
         }
-        let client = fleet.work_writer.turn().await;
+        let client = fleet.work_writer.when_idle().await;
         let write = Writing {
             fleet,
             client: &client,
@@ -374,7 +374,7 @@ impl Traffic {
         if Claim::on(&*template).is_some() {
             return Ok(Next::After(UNLISTED));
         }
-        let client = fleet.work_writer.turn().await;
+        let client = fleet.work_writer.when_idle().await;
         match delete(fleet, &client, key, &held).await? {
             Written::Overtaken => Ok(Next::Again),
             Written::AsItWas | Written::Changed => Ok(Next::Done),

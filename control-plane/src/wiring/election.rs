@@ -17,7 +17,7 @@ use crate::settings::Settings;
 
 /// Campaigns where that was asked for, from the moment at which the process is fit to lead until it
 /// has to retire; a loss is for the caller to end the process.
-pub(super) async fn stand(
+pub(super) async fn campaign(
     fleet: &Fleet,
     mut fit: watch::Receiver<bool>,
     retire: CancellationToken,
@@ -46,7 +46,7 @@ pub(super) async fn stand(
         },
     };
     let (client, leadership) = (fleet.urgent_client.clone(), fleet.leadership.clone());
-    lease::stand(
+    lease::campaign_until_retired(
         client,
         candidate,
         leadership,

@@ -113,7 +113,7 @@ pub async fn run_over(
     let (electing, retire) = (Arc::clone(&fleet), tasks.retire().clone());
     // Goes on until all else has come to its end: whoever still writes does so as the leader.
     tasks.spawn_last("election", async move {
-        if election::stand(&electing, fit, retire).await == lease::Outcome::Lost {
+        if election::campaign(&electing, fit, retire).await == lease::Outcome::Lost {
             tell.send(()).ok();
             electing.shutdown.cancel();
         }

@@ -35,7 +35,7 @@ pub use layers::{Changed, Layers};
 pub use native::{
     acceptable_status, aggregate_status, denies_health, dependencies, general_health, health,
     hook_enabled, interpret_replica, is_suspended, prune, prune_server_fields, reported_status,
-    retain, revise_replica, status, tells_health,
+    reports_health, retain, revise_replica, status,
 };
 pub use operation::Operation;
 pub use question::{Answer, Dependency, Question, Replicas};

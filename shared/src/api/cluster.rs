@@ -264,7 +264,7 @@ pub struct ClusterStatus {
     /// - `Monitored`: the control plane watches the cluster's lease. Set if it does not.
     #[serde(
         skip_serializing_if = "absent",
-        deserialize_with = "super::conditions::told"
+        deserialize_with = "super::conditions::decoded"
     )]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,

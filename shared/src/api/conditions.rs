@@ -9,7 +9,7 @@ use super::nullable;
 /// A condition whose time may be anything.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Told {
+struct Decoded {
     #[serde(rename = "type")]
     kind: Option<String>,
     status: Option<String>,
@@ -19,16 +19,16 @@ struct Told {
     last_transition_time: Option<String>,
 }
 
-impl From<Told> for Condition {
-    fn from(told: Told) -> Self {
-        let time = told.last_transition_time;
+impl From<Decoded> for Condition {
+    fn from(decoded: Decoded) -> Self {
+        let time = decoded.last_transition_time;
         let time = time.and_then(|time| time.parse::<Timestamp>().ok());
         Self {
-            type_: told.kind.unwrap_or_default(),
-            status: told.status.unwrap_or_default(),
-            reason: told.reason.unwrap_or_default(),
-            message: told.message.unwrap_or_default(),
-            observed_generation: told.observed_generation,
+            type_: decoded.kind.unwrap_or_default(),
+            status: decoded.status.unwrap_or_default(),
+            reason: decoded.reason.unwrap_or_default(),
+            message: decoded.message.unwrap_or_default(),
+            observed_generation: decoded.observed_generation,
             last_transition_time: Time(time.unwrap_or(Timestamp::UNIX_EPOCH)),
         }
     }
@@ -40,9 +40,9 @@ impl From<Told> for Condition {
 ///
 /// # Errors
 /// They are no list, or have fields of other types.
-pub fn told<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Condition>, D::Error> {
-    let told: Vec<Told> = nullable(deserializer)?;
-    Ok(told.into_iter().map(Condition::from).collect())
+pub fn decoded<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Condition>, D::Error> {
+    let decoded: Vec<Decoded> = nullable(deserializer)?;
+    Ok(decoded.into_iter().map(Condition::from).collect())
 }
 
 #[cfg(test)]

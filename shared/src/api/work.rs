@@ -92,7 +92,7 @@ pub struct WorkStatus {
     ///   `failover.cluster.fencing` asks for that.
     #[serde(
         skip_serializing_if = "absent",
-        deserialize_with = "super::conditions::told"
+        deserialize_with = "super::conditions::decoded"
     )]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,

@@ -60,7 +60,7 @@ impl Traffic {
     /// Waits until no request of a higher priority is in flight, up to the longest time of this
     /// priority.
     ///
-    /// Writers wait by [`Writer::turn`](super::Writer::turn).
+    /// Writers wait by [`Writer::when_idle`](super::Writer::when_idle).
     pub(super) async fn idle(&self, priority: Priority) {
         let mut changes = self.in_flight.subscribe();
         let is_quiet = |in_flight: &[usize; PRIORITIES]| {

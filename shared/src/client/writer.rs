@@ -6,8 +6,8 @@ use super::traffic::{Priority, Traffic};
 
 /// Writes of one priority to one API. Cheap to clone.
 ///
-/// The client of the priority is returned by [`turn`](Self::turn) only, so that no request of
-/// this priority is sent before its writer has waited for more urgent ones.
+/// The client of the priority is returned by [`when_idle`](Self::when_idle) only, so that no
+/// request of this priority is sent before its writer has waited for more urgent ones.
 #[derive(Clone)]
 pub struct Writer {
     client: Client,
@@ -29,7 +29,7 @@ impl Writer {
     ///
     /// Wait before reading the object that is to be written: what was read before may be outdated
     /// afterwards.
-    pub async fn turn(&self) -> Client {
+    pub async fn when_idle(&self) -> Client {
         self.traffic.idle(self.priority).await;
         self.client.clone()
     }

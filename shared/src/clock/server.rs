@@ -30,19 +30,19 @@ pub struct ServerClock(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
-    heard: Option<Heard>,
+    reading: Option<Reading>,
     /// Since when all answers contradict that.
     doubted_since: Option<Instant>,
 }
 
 /// Time of the server's clock at a moment.
 #[derive(Clone, Copy, Debug)]
-struct Heard {
+struct Reading {
     wall: Timestamp,
     tick: Instant,
 }
 
-impl Heard {
+impl Reading {
     /// Returns what the clock says later.
     fn at(self, tick: Instant) -> Timestamp {
         let passed = tick.saturating_duration_since(self.tick);
@@ -57,7 +57,7 @@ impl ServerClock {
         let mut known = self.0.lock();
         let took = answered.saturating_duration_since(asked);
         let latest = later(later(date, FRACTION), took);
-        let expected = known.heard.map(|heard| heard.at(answered));
+        let expected = known.reading.map(|reading| reading.at(answered));
         let wall = expected.map_or(date, |expected| expected.clamp(date, latest));
         let is_far = expected.is_some_and(|it| it.duration_since(wall).abs() > MUCH);
         if is_far {
@@ -67,7 +67,7 @@ impl ServerClock {
             }
         }
         known.doubted_since = None;
-        known.heard = Some(Heard {
+        known.reading = Some(Reading {
             wall,
             tick: answered,
         });
@@ -76,7 +76,7 @@ impl ServerClock {
     /// Returns what the clock says at a moment; `None` before the first answer.
     pub fn at(&self, tick: Instant) -> Option<Timestamp> {
         let known = self.0.lock();
-        known.heard.map(|heard| heard.at(tick))
+        known.reading.map(|reading| reading.at(tick))
     }
 }
 
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(
             clock.at(start),
             Some(at(4_611_100)),
-            "not before it was heard"
+            "not before it was read"
         );
     }
 

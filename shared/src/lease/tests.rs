@@ -122,11 +122,11 @@ async fn a_follower_knows_before_which_read_the_leader_made_its_annotations() {
             .await
             .unwrap();
         assert!(matches!(claim, Claim::Held(holder) if holder == "leader"));
-        let heard = observed.heard.as_ref();
-        let found = heard.map(|heard| (heard.since - begun).as_secs());
+        let last_renewal = observed.last_renewal.as_ref();
+        let found = last_renewal.map(|it| (it.since - begun).as_secs());
         assert_eq!(found, since, "at {second}");
         if second == 10 {
-            assert_eq!(heard.unwrap().annotations["v"], "5");
+            assert_eq!(last_renewal.unwrap().annotations["v"], "5");
         }
     }
 }

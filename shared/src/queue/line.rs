@@ -10,14 +10,14 @@ use tokio::time::Instant;
 const ROOM: usize = 64;
 
 /// When a key is due; keys of one instant keep the order in which they arrived.
-type Turn = (Instant, u64);
+type DueAt = (Instant, u64);
 
 /// The keys that wait, each once: those to come by the time at which they are due, and those that
 /// are due by rank and then by how long they have been.
 pub(super) struct Line<K> {
-    to_come: BTreeMap<Turn, K>,
-    due: BTreeMap<Reverse<i32>, BTreeMap<Turn, K>>,
-    places: HashMap<K, (Turn, i32)>,
+    to_come: BTreeMap<DueAt, K>,
+    due: BTreeMap<Reverse<i32>, BTreeMap<DueAt, K>>,
+    places: HashMap<K, (DueAt, i32)>,
     arrivals: u64,
 }
 
@@ -104,7 +104,7 @@ impl<K: Clone + Eq + Hash> Line<K> {
         Some(key)
     }
 
-    fn leave(&mut self, (turn, rank): (Turn, i32)) {
+    fn leave(&mut self, (turn, rank): (DueAt, i32)) {
         if self.to_come.remove(&turn).is_some() {
             return;
         }

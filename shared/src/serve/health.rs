@@ -102,7 +102,7 @@ impl Health {
 
     /// Returns what is to be reported: the parts that are not ready and say why, and the notes;
     /// whether something is not ready.
-    fn news(&self) -> Option<(String, bool)> {
+    fn said(&self) -> Option<(String, bool)> {
         let parts = self.parts.lock();
         let mut said = Vec::new();
         let (mut waits, mut starts) = (false, Vec::new());
@@ -127,13 +127,13 @@ impl Health {
     /// Writes to the log what `/readyz` says, in the same words, until shutdown: once when they
     /// have been the same for [`PATIENCE`], and while the process is not ready once a minute.
     pub(super) async fn log_changes(self, shutdown: CancellationToken) {
-        let mut teller = Teller::default();
+        let mut reporter = Reporter::default();
         loop {
             tokio::select! {
                 () = shutdown.cancelled() => return,
                 () = tokio::time::sleep(CHECK_EVERY) => {}
             }
-            if let Some(words) = teller.due(self.news(), Instant::now()) {
+            if let Some(words) = reporter.due(self.said(), Instant::now()) {
                 tracing::warn!("{words}");
             }
         }
@@ -142,17 +142,17 @@ impl Health {
 
 /// Decides when words are reported.
 #[derive(Default)]
-struct Teller {
+struct Reporter {
     /// The words, and since when they are the same.
     seen: Option<(String, Instant)>,
     /// The words that were reported last, and when.
     told: Option<(String, Instant)>,
 }
 
-impl Teller {
+impl Reporter {
     /// Returns the words that are due now.
-    fn due(&mut self, news: Option<(String, bool)>, now: Instant) -> Option<String> {
-        let Some((words, waits)) = news else {
+    fn due(&mut self, said: Option<(String, bool)>, now: Instant) -> Option<String> {
+        let Some((words, waits)) = said else {
             *self = Self::default();
             return None;
         };
@@ -189,9 +189,9 @@ mod tests {
         let start = Instant::now();
         let told =
             |course: &dyn Fn(u64) -> Option<(String, bool)>, end: u64| -> Vec<(u64, String)> {
-                let mut teller = Teller::default();
+                let mut reporter = Reporter::default();
                 let times = (0..=end).filter_map(|second| {
-                    let due = teller.due(course(second), start + Duration::from_secs(second));
+                    let due = reporter.due(course(second), start + Duration::from_secs(second));
                     due.map(|words| (second, words))
                 });
                 times.collect()
@@ -226,10 +226,10 @@ mod tests {
     fn the_words_of_readyz_are_those_that_are_told() {
         let health = Health::default();
         health.expect("works");
-        assert_eq!(health.news(), Some(("works: starting".to_owned(), true)));
+        assert_eq!(health.said(), Some(("works: starting".to_owned(), true)));
         health.ready("caches", Err("no kinds".to_owned()));
         health.note("election", Some("stands by".to_owned()));
-        let (words, waits) = health.news().unwrap();
+        let (words, waits) = health.said().unwrap();
         assert_eq!(
             (words.as_str(), waits),
             ("caches: no kinds; election: stands by", true)
@@ -242,11 +242,11 @@ mod tests {
         health.ready("caches", Ok(()));
         health.ready("works", Ok(()));
         assert_eq!(
-            health.news(),
+            health.said(),
             Some(("election: stands by".to_owned(), false))
         );
         assert!(health.readiness().0, "who stands by is ready");
         health.note("election", None);
-        assert_eq!(health.news(), None);
+        assert_eq!(health.said(), None);
     }
 }

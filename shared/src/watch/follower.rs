@@ -140,7 +140,7 @@ impl<K: Followed> Follower<K> {
     }
 
     /// Records also whether it is in touch with the server.
-    pub(super) fn telling(mut self, touch: Arc<Freshness>) -> Self {
+    pub(super) fn recording(mut self, touch: Arc<Freshness>) -> Self {
         self.touch = Some(touch);
         self
     }
@@ -296,7 +296,7 @@ impl<K: Followed> Follower<K> {
         let silent_for = self.silent_since.map(|since| since.elapsed());
         if matches!(&line, Ok(Some(line)) if !matches!(line, Line::Error { .. })) {
             self.silent_since = None;
-            self.fruitless.heard();
+            self.fruitless.received();
         }
         match line {
             Ok(None) if silent_for.is_some_and(|silent| silent < SHORT_WATCH) => {

@@ -17,7 +17,7 @@ pub struct Freshness {
 struct State {
     /// When the server last said something while we were up to date; at first, when following
     /// began.
-    heard: Timestamp,
+    last_contact: Timestamp,
     /// Time of the same moment by the monotonic clock, by which its age is measured.
     tick: Instant,
     /// Whether something failed since.
@@ -28,7 +28,7 @@ impl Freshness {
     /// Makes a record without any contact or failure.
     pub fn new(now: Timestamp) -> Self {
         let state = State {
-            heard: now,
+            last_contact: now,
             tick: Instant::now(),
             lost: false,
         };
@@ -42,14 +42,14 @@ impl Freshness {
     pub fn lost_since(&self, grace: Duration) -> Option<Timestamp> {
         let state = self.state.lock();
         let is_lost = state.lost && state.tick.elapsed() > grace;
-        is_lost.then_some(state.heard)
+        is_lost.then_some(state.last_contact)
     }
 
     /// Returns when the server last responded while the watch was current. On a quiet watch that is
     /// once a minute.
-    pub fn heard(&self) -> Timestamp {
+    pub fn last_contact(&self) -> Timestamp {
         let state = self.state.lock();
-        state.heard
+        state.last_contact
     }
 
     /// Returns how long ago that was, by the monotonic clock.
@@ -60,7 +60,7 @@ impl Freshness {
     pub(super) fn observe(&self, now: Timestamp) {
         let mut state = self.state.lock();
         *state = State {
-            heard: now,
+            last_contact: now,
             tick: Instant::now(),
             lost: false,
         };

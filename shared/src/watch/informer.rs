@@ -228,7 +228,7 @@ impl<K: Followed> Informer<K> {
     pub async fn run(self, shutdown: CancellationToken) {
         self.inner.started.get_or_init(|| ());
         let mut follower = Follower::new(&self.inner.api, self.inner.selection.clone())
-            .telling(Arc::clone(&self.inner.touch))
+            .recording(Arc::clone(&self.inner.touch))
             .explaining(Arc::clone(&self.inner.trouble))
             .asked_by(Arc::clone(&self.inner.asked));
         let mut list = None;

@@ -205,7 +205,7 @@ pub fn compact_events<K: Followed + FromProtobuf>(
     touch: Arc<Freshness>,
 ) -> impl Stream<Item = Event<K>> + Send + use<K> {
     let follower = follower::Follower::compact(api, selection, K::from_protobuf);
-    stream(follower.telling(touch))
+    stream(follower.recording(touch))
 }
 
 fn stream<K: Followed>(

@@ -246,13 +246,13 @@ impl<K: Resource> Packer<K> {
 pub struct Kept<K>(pub(super) Held<K>);
 
 /// Returns an object as a cache holds it, if it holds this version.
-type Look<K> = dyn Fn(&K) -> Option<Kept<K>> + Send + Sync;
+type Lookup<K> = dyn Fn(&K) -> Option<Kept<K>> + Send + Sync;
 
 /// Objects that somebody keeps by other keys than their names, packed.
 pub struct PackedMap<Q, K> {
     objects: HashMap<Q, Held<K>>,
     packer: Packer<K>,
-    cache: Option<Box<Look<K>>>,
+    cache: Option<Box<Lookup<K>>>,
 }
 
 impl<Q: Eq + Hash, K: Resource> PackedMap<Q, K> {

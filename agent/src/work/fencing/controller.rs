@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use muster_shared::events::Events;
 use muster_shared::k8s::{Client, ResourceExt};
-use muster_shared::lease::{Heard, Leadership};
+use muster_shared::lease::{LastRenewal, Leadership};
 use muster_shared::names::annotation;
 use muster_shared::queue::Queue;
 use muster_shared::remind::Reminder;
@@ -194,8 +194,8 @@ impl Fencer {
     /// hinders it from writing the record. That the leader renews the lease of the election says
     /// nothing of that: the control plane counts the renewals of the member's lease alone.
     fn observe(&self) {
-        let heard = self.setup.leadership.heard();
-        if let Some(at) = heard.as_ref().and_then(renewed_by) {
+        let renewal = self.setup.leadership.last_renewal();
+        if let Some(at) = renewal.as_ref().and_then(renewed_by) {
             self.setup.silence.learned(at);
         }
     }
@@ -323,10 +323,10 @@ pub fn heartbeat_note(leader: &str, silence: &Silence) -> BTreeMap<String, Strin
 
 /// Returns a time at or before the last renewal of the member's lease that a leader reports. One
 /// that does not write the note leaves that of another leader as it was.
-fn renewed_by(heard: &Heard) -> Option<Instant> {
-    let note = heard.annotations.get(annotation::HEARTBEAT)?;
-    let age = note.strip_prefix(&*heard.holder)?.strip_prefix('/')?;
-    heard
+fn renewed_by(renewal: &LastRenewal) -> Option<Instant> {
+    let note = renewal.annotations.get(annotation::HEARTBEAT)?;
+    let age = note.strip_prefix(&*renewal.holder)?.strip_prefix('/')?;
+    renewal
         .since
         .checked_sub(Duration::from_millis(age.parse().ok()?))
 }
@@ -346,16 +346,16 @@ mod tests {
         leader.acknowledged(since, true);
         tokio::time::advance(Duration::from_secs(7)).await;
         let note = heartbeat_note("a", &leader);
-        let heard = |annotations| Heard {
+        let renewal = |annotations| LastRenewal {
             holder: "a".to_owned(),
             since,
             annotations,
         };
-        let age = renewed_by(&heard(note)).map(|at| since - at);
+        let age = renewed_by(&renewal(note)).map(|at| since - at);
         assert_eq!(age, Some(Duration::from_secs(7)));
         let left = BTreeMap::from([(annotation::HEARTBEAT.to_owned(), other.to_owned())]);
         for note in [BTreeMap::new(), left] {
-            assert_eq!(renewed_by(&heard(note)), None);
+            assert_eq!(renewed_by(&renewal(note)), None);
         }
     }
 }

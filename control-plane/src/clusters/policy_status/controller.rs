@@ -81,7 +81,7 @@ impl Statuses {
         if let Some(wait) = self.wait() {
             return Next::After(wait);
         }
-        let client = fleet.status_writer.turn().await;
+        let client = fleet.status_writer.when_idle().await;
         let api: Api<ClusterTaintPolicy> = Api::all(client);
         let mut counting = Duration::ZERO;
         let mut next = Next::Done;

@@ -52,7 +52,7 @@ impl Serialize for Report {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Whole {
-    #[serde(default, deserialize_with = "conditions::told")]
+    #[serde(default, deserialize_with = "conditions::decoded")]
     conditions: Vec<Condition>,
     #[serde(default)]
     manifest_statuses: Option<Vec<Manifest>>,

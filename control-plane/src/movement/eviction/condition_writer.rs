@@ -119,7 +119,7 @@ impl ConditionWriter {
 
     async fn write(&self, fleet: &Fleet, key: Key) -> Result<Next, ApiError> {
         // The next workload leaves before the last is reported.
-        let client = fleet.status_writer.turn().await;
+        let client = fleet.status_writer.when_idle().await;
         let binding = fleet.bindings.get(&key);
         let Some(binding) = binding.filter(|it| it.metadata.deletion_timestamp.is_none()) else {
             self.books.lock().remove(&key);

@@ -313,7 +313,7 @@ impl Recorder {
 
     async fn create(&self, mut wanted: Failover) -> Result<Next, ApiError> {
         wanted.status = None;
-        let client = self.fleet.status_writer.turn().await;
+        let client = self.fleet.status_writer.when_idle().await;
         let api: Api<Failover> = Api::all(client.clone());
         match api.create(&post_params(COMPONENT), &wanted).await {
             Ok(object) => {
@@ -335,7 +335,7 @@ impl Recorder {
             "metadata": { "resourceVersion": known.resource_version() },
             "status": status,
         });
-        let client = self.fleet.status_writer.turn().await;
+        let client = self.fleet.status_writer.when_idle().await;
         let api: Api<Failover> = Api::all(client.clone());
         let answer = merge_status(&api, &name, &patch).await;
         match Written::of(answer).map_err(ApiError::of("write the status of", &title(&name)))? {
@@ -351,7 +351,7 @@ impl Recorder {
     async fn delete(&self, name: &str, known: Option<Failover>) -> Result<Next, ApiError> {
         if let Some(known) = known {
             let parameters = delete_params(known.uid(), None);
-            let client = self.fleet.status_writer.turn().await;
+            let client = self.fleet.status_writer.when_idle().await;
             let api: Api<Failover> = Api::all(client.clone());
             let deleted = Written::of(api.delete(name, &parameters).await);
             deleted.map_err(ApiError::of("delete", &title(name)))?;

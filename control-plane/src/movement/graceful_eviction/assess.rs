@@ -11,7 +11,7 @@ mod missing;
 use std::collections::{BTreeMap, HashMap};
 
 use jiff::{SignedDuration, Timestamp};
-use muster_interpreter::{denies_health, is_suspended, tells_health};
+use muster_interpreter::{denies_health, is_suspended, reports_health};
 use muster_shared::api::binding::{
     AggregatedStatusItem, GracefulEvictionTask, ResourceBindingSpec, ResourceHealth, TargetCluster,
 };
@@ -366,10 +366,10 @@ impl<'a> Situation<'a> {
             Some(new) => {
                 !denies_health(new)
                     && (is_suspended(old) || !is_suspended(new))
-                    && (!first_status || tells_health(new) >= tells_health(old))
+                    && (!first_status || reports_health(new) >= reports_health(old))
             }
             // A copy that was just created has no status yet.
-            None => !first_status || !tells_health(old),
+            None => !first_status || !reports_health(old),
         })
     }
 

@@ -287,7 +287,7 @@ impl Urgency {
 async fn writer(fleet: &Fleet, key: &BindingKey) -> Client {
     match Urgency::of(fleet, key) {
         Urgency::New | Urgency::Moved => fleet.client.clone(),
-        Urgency::Later => fleet.work_writer.turn().await,
+        Urgency::Later => fleet.work_writer.when_idle().await,
     }
 }
 

@@ -42,7 +42,7 @@ impl Detector {
                 return Err(Error::Unreadable { binding });
             }
             Presence::Gone | Presence::Unknown(_) => {
-                let client = self.fleet.work_writer.turn().await;
+                let client = self.fleet.work_writer.when_idle().await;
                 let held = self.held_by(&binding, wanted.counts_replicas()).await?;
                 let made = wanted.create(held, |spec| self.first.as_ref()?.of(spec));
                 let api = binding.api(&client);
@@ -55,7 +55,7 @@ impl Detector {
         let Some(patch) = wanted.patch(held.as_ref(), changed)? else {
             return Ok(Next::Done);
         };
-        let client = self.fleet.work_writer.turn().await;
+        let client = self.fleet.work_writer.when_idle().await;
         match binding.merge(&client, "update", &patch).await? {
             Written::Done(_) => Ok(Next::Done),
             Written::Overtaken | Written::Gone => Ok(Next::Again),

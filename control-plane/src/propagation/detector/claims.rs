@@ -51,7 +51,7 @@ impl Detector {
     }
 
     async fn settle(&self, key: TemplateKey) -> Result<Next, Error> {
-        let client = self.fleet.work_writer.turn().await;
+        let client = self.fleet.work_writer.when_idle().await;
         let Some(claim) = self.memory().claims.get(&key).cloned() else {
             return Ok(Next::Done);
         };

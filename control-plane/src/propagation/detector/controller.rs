@@ -278,7 +278,7 @@ impl Detector {
         };
         let Presence::There(policy) = claim.policy.presence(&self.fleet) else {
             return if self.is_gone(&claim.policy).await? {
-                self.release(&self.fleet.work_writer.turn().await, key, &claim)
+                self.release(&self.fleet.work_writer.when_idle().await, key, &claim)
                     .await
             } else {
                 // The template is reconciled again when its policy is.
@@ -287,7 +287,7 @@ impl Detector {
         };
         if policy.is_deleting() {
             return self
-                .release(&self.fleet.work_writer.turn().await, key, &claim)
+                .release(&self.fleet.work_writer.when_idle().await, key, &claim)
                 .await;
         }
         if let Some(next) = self.bound_by_another_version(key, &template, &policy) {
@@ -335,7 +335,7 @@ impl Detector {
         {
             return self.apply(key, &template, &policy, changed).await;
         }
-        self.release(&self.fleet.work_writer.turn().await, key, &claim)
+        self.release(&self.fleet.work_writer.when_idle().await, key, &claim)
             .await
     }
 

@@ -115,7 +115,7 @@ fn differ(old: &Policy, new: &Policy) -> bool {
 
 impl Detector {
     async fn reconcile_policy(&self, key: PolicyKey) -> Result<Next, Error> {
-        let client = self.fleet.work_writer.turn().await;
+        let client = self.fleet.work_writer.when_idle().await;
         let is_first = self.memory().first.remove(&key);
         // Templates of which no binding could be made bear no claim by which they are found, and
         // another policy may select them by now.

@@ -89,7 +89,7 @@ impl Detector {
         let Some(metadata) = claim.patch(template) else {
             return Ok(Next::Done);
         };
-        let client = self.fleet.work_writer.turn().await;
+        let client = self.fleet.work_writer.when_idle().await;
         let known = template.metadata();
         if !self.mark(&client, key, known, metadata).await? {
             return Ok(Next::Again);

@@ -187,7 +187,7 @@ pub(super) struct Memory {
 }
 
 async fn reconcile(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<Next, Error> {
-    let client = fleet.status_writer.turn().await;
+    let client = fleet.status_writer.when_idle().await;
     let Some(binding) = fleet.bindings.get(key) else {
         memory.patches.forget(key);
         memory.unserved.forget(key);

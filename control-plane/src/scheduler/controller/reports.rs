@@ -25,7 +25,7 @@ impl Scheduler {
     /// Says of a binding how it was placed, that nothing is to be changed of its placement, or what
     /// its move waits for.
     pub(super) async fn confirm(&self, fleet: &Fleet, key: BindingKey) -> Result<Next, Error> {
-        let client = fleet.status_writer.turn().await;
+        let client = fleet.status_writer.when_idle().await;
         let binding = match self.current(fleet, &key) {
             Ok(binding) => binding,
             Err(next) => {

@@ -58,7 +58,7 @@ pub fn is_suspended(status: &Value) -> bool {
 
 /// Returns whether a status holds what [`general_health`] reads: a controller that writes it does
 /// so whenever it has read an object, so that a copy without it was not read yet.
-pub fn tells_health(status: &Value) -> bool {
+pub fn reports_health(status: &Value) -> bool {
     let has_condition = WELL.iter().any(|word| condition(status, word).is_some());
     has_condition || status["observedGeneration"].is_i64() || status["startTime"].is_string()
 }

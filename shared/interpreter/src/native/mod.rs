@@ -22,7 +22,7 @@ mod vectors;
 
 pub use aggregate::{acceptable_status, aggregate_status, reported_status};
 pub use dependencies::dependencies;
-pub use general_health::{denies_health, general_health, is_suspended, tells_health};
+pub use general_health::{denies_health, general_health, is_suspended, reports_health};
 pub use health::health;
 pub use kind::hook_enabled;
 pub(crate) use kind::unsupported;

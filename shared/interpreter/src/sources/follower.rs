@@ -70,7 +70,7 @@ impl<K: Holder> Follower<K> {
             self.informer.hindered(reason);
             refused(reason);
         };
-        let none = || K::feed(&self.interpreters, std::iter::empty());
+        let none = || K::update(&self.interpreters, std::iter::empty());
         tokio::select! {
             () = shutdown.cancelled() => return,
             () = until_readable(self.informer.api(), K::OBJECTS, refused, none) => {}
@@ -78,7 +78,7 @@ impl<K: Holder> Follower<K> {
         let changed = Arc::new(Notify::new());
         let to = Arc::clone(&changed);
         self.informer.on_change(move |_| to.notify_one());
-        let feed = async {
+        let updating = async {
             self.informer.synced().await;
             let mut confirmed = Confirmed::default();
             loop {
@@ -87,7 +87,7 @@ impl<K: Holder> Follower<K> {
                 let again = confirmed
                     .update(self.informer.api(), listed, was_deleted)
                     .await;
-                K::feed(&self.interpreters, confirmed.objects());
+                K::update(&self.interpreters, confirmed.objects());
                 tokio::select! {
                     () = changed.notified() => {}
                     () = tokio::time::sleep(again.unwrap_or_default()), if again.is_some() => {}
@@ -96,7 +96,7 @@ impl<K: Holder> Follower<K> {
         };
         tokio::select! {
             () = self.informer.clone().run(shutdown) => {}
-            () = feed => {}
+            () = updating => {}
         }
     }
 }

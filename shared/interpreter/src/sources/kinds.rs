@@ -41,7 +41,7 @@ impl Holder for ResourceInterpreterCustomization {
         }
     }
 
-    fn feed<'a>(interpreters: &Interpreters, objects: impl Iterator<Item = &'a Self>) {
+    fn update<'a>(interpreters: &Interpreters, objects: impl Iterator<Item = &'a Self>) {
         let customizations: Vec<Customization> = objects.map(Customization::of).collect();
         let rules = interpreters.customized().renewed(&customizations);
         interpreters.set(rules);
@@ -58,7 +58,7 @@ impl Holder for ResourceInterpreterWebhookConfiguration {
         }
     }
 
-    fn feed<'a>(interpreters: &Interpreters, objects: impl Iterator<Item = &'a Self>) {
+    fn update<'a>(interpreters: &Interpreters, objects: impl Iterator<Item = &'a Self>) {
         let hooks: Hooks = interpreters.hooks().renewed(objects);
         interpreters.set_hooks(hooks);
     }

@@ -129,7 +129,7 @@ mod tests {
 
     /// Reports, in their order, and the number of times that the objects counted as absent.
     #[derive(Debug, Default, PartialEq)]
-    struct Heard {
+    struct Observed {
         told: Vec<String>,
         none: usize,
     }
@@ -137,7 +137,7 @@ mod tests {
     const MINUTE: Duration = Duration::from_mins(1);
 
     /// Asks an API that gives these answers, each for a time, and permits the list at the end.
-    async fn heard(answers: &[u16], each: Duration) -> Heard {
+    async fn observed(answers: &[u16], each: Duration) -> Observed {
         let begun = Instant::now();
         let answers: Arc<VecDeque<u16>> = Arc::new(answers.iter().copied().collect());
         let server = tower::service_fn(move |_: Request<Body>| {
@@ -155,24 +155,24 @@ mod tests {
             }
         });
         let api: Api<ResourceInterpreterCustomization> = Api::all(Client::new(server, "default"));
-        let heard = Mutex::new(Heard::default());
-        let refused = |reason: &str| heard.lock().told.push(reason.to_owned());
-        until_readable(&api, "these", refused, || heard.lock().none += 1).await;
-        heard.into_inner()
+        let observed = Mutex::new(Observed::default());
+        let refused = |reason: &str| observed.lock().told.push(reason.to_owned());
+        until_readable(&api, "these", refused, || observed.lock().none += 1).await;
+        observed.into_inner()
     }
 
     const UNSERVED: &str = "these are not served, so that the built-in rules count: no";
 
     #[tokio::test(start_paused = true)]
     async fn a_kind_that_is_not_served_has_no_objects_which_is_told_once_and_asked_again() {
-        let found = heard(&[500, 404, 404, 404], MINUTE).await;
+        let found = observed(&[500, 404, 404, 404], MINUTE).await;
         assert_eq!(found.told, [UNSERVED]);
         assert!(found.none >= 2, "{found:?}");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_kind_that_must_not_be_read_is_never_one_without_objects_which_is_told_once() {
-        let found = heard(&[403; 10], MINUTE).await;
+        let found = observed(&[403; 10], MINUTE).await;
         assert_eq!(found.none, 0);
         assert_eq!(found.told.len(), 1, "{found:?}");
         assert!(
@@ -183,14 +183,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn another_refusal_is_told_anew_and_what_was_known_is_not_taken_back() {
-        let found = heard(&[404, 403, 404], MINUTE).await;
+        let found = observed(&[404, 403, 404], MINUTE).await;
         assert_eq!(found.told.len(), 3, "{found:?}");
         assert!(found.told[1].contains("may not be read"), "{found:?}");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_server_that_has_just_started_may_refuse_for_a_moment() {
-        let found = heard(&[403], Duration::from_secs(10)).await;
-        assert_eq!(found, Heard::default());
+        let found = observed(&[403], Duration::from_secs(10)).await;
+        assert_eq!(found, Observed::default());
     }
 }

@@ -52,13 +52,13 @@ impl Fruitless {
     }
 
     /// Notes that a watch said something.
-    pub(super) const fn heard(&mut self) {
+    pub(super) const fn received(&mut self) {
         (self.breaks, self.since, self.is_list_due) = (0, None, false);
     }
 
     /// Notes that a watch ended as agreed, so that there was nothing more to come.
     pub(super) fn ended(&mut self) {
-        self.heard();
+        self.received();
         self.next = (self.next + self.next / GROWTH).min(self.agreed);
     }
 
@@ -150,7 +150,7 @@ mod tests {
                 if again {
                     fruitless.ended();
                 } else {
-                    fruitless.heard();
+                    fruitless.received();
                 }
                 assert!(!fruitless.is_list_due());
             }

@@ -142,7 +142,7 @@ impl Applications {
         if let Some(then) = settles {
             return Ok(Next::After(after(then, now)));
         }
-        let client = self.fleet.status_writer.turn().await;
+        let client = self.fleet.status_writer.when_idle().await;
         let patch = json!({"metadata": {
             "resourceVersion": binding.metadata.resource_version,
             "annotations": {history::ANNOTATION: history.write()},
@@ -160,7 +160,7 @@ impl Applications {
         now: Timestamp,
     ) -> Result<(), ApiError> {
         let failed = |error| ApiError::of("explain the failover of", key)(error);
-        let api = key.api(&self.fleet.status_writer.turn().await);
+        let api = key.api(&self.fleet.status_writer.when_idle().await);
         let (mut fresh, mut attempts) = (None, 0);
         loop {
             let held = fresh.as_ref().unwrap_or(binding);

@@ -165,7 +165,7 @@ async fn report(
         return Ok(Next::Done);
     };
     let patch = conditions::patch(&binding.metadata, &list);
-    let client = fleet.status_writer.turn().await;
+    let client = fleet.status_writer.when_idle().await;
     let step = "report missing dependencies of";
     let written = key.merge_status(&client, step, &patch).await?;
     if let Written::Done(_) = written {
