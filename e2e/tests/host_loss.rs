@@ -226,8 +226,8 @@ async fn a_promoted_standby_is_obeyed_and_keeps_what_it_does_not_know_and_the_fo
     let promoted = Instant::now();
     let _leads = standby.elected_control_plane(settings()).unwrap();
     for (member, before) in hosts.members.iter().zip(before) {
-        let is_heard = |it: &Lease| renewed(it) != before;
-        until(&leases, &member.name, "it is renewed there", is_heard).await;
+        let is_renewed = |it: &Lease| renewed(it) != before;
+        until(&leases, &member.name, "it is renewed there", is_renewed).await;
     }
     println!(
         "led again {:.1?} after the loss, {:.1?} after the promotion",

@@ -173,7 +173,7 @@ pub fn is_live(cluster: Option<&Cluster>) -> Result<&Cluster, Unavailable<'_>> {
 
 /// Returns whether a cluster is ready as far as the control plane knows, so that it can remove what
 /// it has.
-pub fn is_heard(fleet: &Fleet, cluster: &str) -> bool {
+pub fn is_ready(fleet: &Fleet, cluster: &str) -> bool {
     let cluster = fleet.clusters.get(None, cluster);
     cluster.is_some_and(|cluster| readiness(&cluster) == conditions::TRUE)
 }

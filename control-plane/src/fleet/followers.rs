@@ -29,7 +29,7 @@ struct State {
 #[derive(Default)]
 struct Workload {
     objects: BTreeSet<BindingKey>,
-    turn: Arc<tokio::sync::Mutex<()>>,
+    lock: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// Returns the key of the binding of an object that a workload's data names.
@@ -117,15 +117,15 @@ impl Followers {
 
     /// Waits until nobody else decides about a workload or its objects; `None` where it has none.
     /// Otherwise a copy could start while the role that it waited for is taken away.
-    pub async fn turn(&self, key: &BindingKey) -> Option<OwnedMutexGuard<()>> {
-        let turn = {
+    pub async fn lock(&self, key: &BindingKey) -> Option<OwnedMutexGuard<()>> {
+        let lock = {
             let state = self.0.lock();
             let first = state.objects.get(key).and_then(|it| it.first());
             let workload = state.workloads.get(first.unwrap_or(key));
-            workload.map(|it| Arc::clone(&it.turn))
+            workload.map(|it| Arc::clone(&it.lock))
         };
-        match turn {
-            Some(turn) => Some(turn.lock_owned().await),
+        match lock {
+            Some(lock) => Some(lock.lock_owned().await),
             None => None,
         }
     }

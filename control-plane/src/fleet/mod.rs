@@ -31,6 +31,7 @@ pub mod scoped;
 pub mod selection;
 pub mod served;
 pub mod sets;
+pub mod silent_reports;
 pub mod template;
 pub mod template_event;
 pub mod templates;
@@ -38,7 +39,6 @@ pub mod templates;
 pub mod testing;
 #[cfg(test)]
 mod tests;
-pub mod unheard;
 pub mod unseen_works;
 mod waiting;
 pub mod works;

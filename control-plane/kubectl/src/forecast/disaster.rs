@@ -96,7 +96,7 @@ fn unseen(
             other => (other, since),
         });
         Witness {
-            is_heard: known.is_heard && !together.contains(&known.name),
+            is_reporting: known.is_reporting && !together.contains(&known.name),
             report,
             ..known
         }

@@ -25,7 +25,7 @@ pub struct Witness {
     /// Name of its Cluster.
     pub name: String,
     /// Whether its agent is not silent.
-    pub is_heard: bool,
+    pub is_reporting: bool,
     /// Whether its agent has lost all of its peers, of which there are several.
     pub has_lost_all: bool,
     /// Whether it is cut off itself: it has lost all, and one of them lives.
@@ -48,7 +48,7 @@ impl Witness {
         let has_lost_all = peers.len() >= SEVERAL && peers.iter().all(|it| is_lost(&it.name));
         Self {
             name: witness.name_any(),
-            is_heard: conditions::get(reports, READY).is_some_and(is_heard)
+            is_reporting: conditions::get(reports, READY).is_some_and(is_reporting)
                 && witness.metadata.deletion_timestamp.is_none()
                 && !is_duplicate,
             has_lost_all,
@@ -60,7 +60,7 @@ impl Witness {
 
 /// Returns whether `Ready` is the report of an agent: one that is Unknown is silent, unless
 /// the agent says that its member refuses it.
-fn is_heard(ready: &Condition) -> bool {
+fn is_reporting(ready: &Condition) -> bool {
     ready.status != UNKNOWN || ready.reason == CREDENTIALS_REFUSED
 }
 
@@ -101,7 +101,7 @@ pub fn judge(witnesses: &[Witness], troubled_since: Option<Timestamp>, now: Time
     for witness in witnesses {
         let name = &witness.name;
         match witness.report {
-            _ if !witness.is_heard => others.push(format!("{name} is silent")),
+            _ if !witness.is_reporting => others.push(format!("{name} is silent")),
             None => others.push(format!("{name} has not reported")),
             Some((Reach::Reached, _)) => reaching.push(name.clone()),
             Some((Reach::Never, _)) => others.push(format!("{name} has never reached it")),

@@ -37,7 +37,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
                 Change::Applied {
                     old: Some(old),
                     new,
-                } if is_heard(old) != is_heard(new) => companions(fleet, &new.name_any()),
+                } if is_reporting(old) != is_reporting(new) => companions(fleet, &new.name_any()),
                 _ => BTreeSet::new(),
             });
     }
@@ -78,7 +78,7 @@ fn bindings_of(fleet: &Fleet, cluster: &str) -> Vec<Arc<AnyBinding>> {
         .collect()
 }
 
-fn is_heard(cluster: &Cluster) -> bool {
+fn is_reporting(cluster: &Cluster) -> bool {
     readiness(cluster) != UNKNOWN
 }
 
@@ -96,7 +96,12 @@ async fn attend(fleet: &Fleet, name: &str) -> Result<Next, ApiError> {
     };
     let now = fleet.clock.now();
     let said = if let Some(limits) = limits(fleet) {
-        let others = |it: &str| fleet.clusters.get(None, it).is_some_and(|it| is_heard(&it));
+        let others = |it: &str| {
+            fleet
+                .clusters
+                .get(None, it)
+                .is_some_and(|it| is_reporting(&it))
+        };
         Count::of(name, bindings_of(fleet, name), others).condition(limits, now)
     } else if cluster.condition(WORKLOADS_HEALTHY).is_some() {
         let message = "workloads are not compared: --cluster-unhealthy-workloads-threshold is 0";

@@ -36,14 +36,14 @@ impl Count {
     pub fn of<B: Borrow<AnyBinding>>(
         cluster: &str,
         bindings: impl IntoIterator<Item = B>,
-        is_heard: impl Fn(&str) -> bool,
+        is_reporting: impl Fn(&str) -> bool,
     ) -> Self {
         let mut namespaces = BTreeMap::<Option<String>, (usize, usize)>::new();
         for binding in bindings {
             let binding = binding.borrow();
             let known = known(binding);
             let elsewhere = |(other, is_unhealthy): (&&str, &bool)| {
-                *other != cluster && !is_unhealthy && is_heard(other)
+                *other != cluster && !is_unhealthy && is_reporting(other)
             };
             if let Some(is_unhealthy) = known.get(cluster)
                 && known.iter().any(elsewhere)

@@ -1,8 +1,8 @@
 //! The budget that pays for everything that moves, and its rate by the health of the fleet.
 
 pub mod failed;
-mod feed;
+mod following;
 pub mod pace;
 pub mod rate;
 
-pub use feed::budget;
+pub use following::budget;

@@ -68,7 +68,7 @@ struct State {
     resumed: Option<Attribution>,
     /// Number of changes of the fleet's record that were seen: an answer from before the last one
     /// is out of date.
-    heard: u64,
+    changes: u64,
     /// Whether it was read the last time.
     is_read: bool,
     clusters: HashMap<String, Arc<Pause>>,
@@ -110,7 +110,7 @@ impl Pauses {
     pub fn set_fleet(&self, pause: Option<Pause>) {
         let pause = pause.map(Arc::new);
         let mut state = self.write();
-        state.heard += 1;
+        state.changes += 1;
         state.doubted.remove(&None);
         if state.fleet == pause {
             return;
@@ -149,7 +149,7 @@ impl Pauses {
     /// whether it exists.
     fn doubt(&self, cluster: Option<String>) {
         let mut state = self.write();
-        state.heard += u64::from(cluster.is_none());
+        state.changes += u64::from(cluster.is_none());
         let is_paused = match &cluster {
             None => state.fleet.is_some(),
             Some(name) => state.clusters.contains_key(name),
@@ -167,9 +167,9 @@ impl Pauses {
         let work = async {
             loop {
                 let doubted = self.read().doubted.clone();
-                self.look_for(&client, None).await;
+                self.fetch(&client, None).await;
                 for cluster in doubted.into_iter().flatten() {
-                    self.look_for(&client, Some(cluster)).await;
+                    self.fetch(&client, Some(cluster)).await;
                 }
                 let doubt = self.inner.doubted.notified();
                 _ = tokio::time::timeout(READ_AGAIN, doubt).await;
@@ -182,8 +182,8 @@ impl Pauses {
     }
 
     /// Reads the record of a pause.
-    async fn look_for(&self, client: &Client, cluster: Option<String>) {
-        let heard = self.read().heard;
+    async fn fetch(&self, client: &Client, cluster: Option<String>) {
+        let changes = self.read().changes;
         let (name, read) = match &cluster {
             None => {
                 let api: Api<ConfigMap> = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);
@@ -210,7 +210,7 @@ impl Pauses {
         };
         self.write().is_read = true;
         // Changes that the watch showed while the record was read are newer than the answer.
-        let is_old = cluster.is_none() && self.read().heard != heard;
+        let is_old = cluster.is_none() && self.read().changes != changes;
         let is_doubted = self.read().doubted.contains(&cluster);
         match (found, cluster) {
             _ if is_old => {}

@@ -38,7 +38,7 @@ use super::render::{Origin, Scope, expects};
 use super::suspend::suspend_others;
 use super::write::{doomed, is_leaving, lead, listed, remove};
 use crate::fleet::Fleet;
-use crate::fleet::availability::{applies_works, is_heard};
+use crate::fleet::availability::{applies_works, is_ready};
 use crate::fleet::binding::BindingKey;
 use crate::fleet::copy::members_scale;
 use crate::fleet::last_patches::LastPatches;
@@ -305,7 +305,7 @@ async fn sync(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<Next, 
     let Some(id) = binding.permanent_id() else {
         return identify(fleet, key, binding.as_ref()).await;
     };
-    let _turn = fleet.bindings.followers().turn(key).await;
+    let _lock = fleet.bindings.followers().lock(key).await;
     // A setting that protects counts from the moment at which it is in the policy.
     let spec = &*protected(fleet, binding.as_ref());
     let works = fleet.work_index.of(key);
@@ -351,7 +351,7 @@ async fn sync(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<Next, 
     }
     let facts = Facts {
         is_to_go: &|work| fleet.deleted_works.is_to_go(work),
-        is_heard: &|cluster| is_heard(fleet, cluster),
+        is_ready: &|cluster| is_ready(fleet, cluster),
         applies: &|cluster| applies_works(fleet, cluster),
         is_paused: &|cluster| fleet.pauses.of(cluster, fleet.clock.now()).is_some(),
         is_leaving: &|cluster| is_leaving(fleet, &names::execution_namespace(cluster)),

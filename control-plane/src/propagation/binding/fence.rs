@@ -17,7 +17,7 @@ use super::hold;
 use super::plan::Wanted;
 use super::render::Origin;
 use crate::fleet::Fleet;
-use crate::fleet::availability::is_heard;
+use crate::fleet::availability::is_ready;
 use crate::fleet::fencing::{self, Verdict};
 use crate::fleet::works::{CachedWork, cluster_of, in_cluster};
 
@@ -115,7 +115,7 @@ async fn judge(
 ) -> Result<Option<Held>, Error> {
     let now = Instant::now();
     let (verdict, last_change) = fencing::of_work(fleet, cluster, Some(work), after, now);
-    let is_ready = is_heard(fleet, cluster);
+    let is_ready = is_ready(fleet, cluster);
     let (why, pause) = match verdict {
         _ if is_kept => {
             let why = "suppressDeletion of its eviction task is true, which keeps it there";

@@ -41,7 +41,7 @@ pub(super) struct Facts<'a> {
     /// Whether the deletion of a Work has been requested.
     pub(super) is_to_go: &'a (dyn Fn(&CachedWork) -> bool + Sync),
     /// Whether a cluster is not silent, so that it carries out its orders.
-    pub(super) is_heard: &'a (dyn Fn(&str) -> bool + Sync),
+    pub(super) is_ready: &'a (dyn Fn(&str) -> bool + Sync),
     /// Whether a cluster is not silent, and its agent applies Works.
     pub(super) applies: &'a (dyn Fn(&str) -> bool + Sync),
     /// Whether movement out of a cluster is paused.
@@ -153,8 +153,8 @@ impl<'a> Plan<'a> {
         let asked = |cluster: &str| {
             let work = in_cluster(works, cluster)?;
             let is_to_leave = scope.purged_first.contains(cluster) && !kept.contains(cluster);
-            let is_heard = is_to_leave && (facts.is_heard)(cluster);
-            is_heard.then(|| match &work.metadata.deletion_timestamp {
+            let can_leave = is_to_leave && (facts.is_ready)(cluster);
+            can_leave.then(|| match &work.metadata.deletion_timestamp {
                 Some(at) => Asked::At(at.0),
                 // A pause puts no time off where another copy runs, which follows its template.
                 None if is_there && is_paused(cluster) => Asked::WithItsTask,
@@ -376,7 +376,7 @@ mod tests {
         };
         let facts = Facts {
             is_to_go: &|work| work.metadata.deletion_timestamp.is_some(),
-            is_heard: &|cluster| cluster != "silent",
+            is_ready: &|cluster| cluster != "silent",
             applies: &|cluster| cluster != "silent",
             is_paused: &|cluster| cluster == "paused",
             is_leaving: &|cluster| cluster == "leaving",

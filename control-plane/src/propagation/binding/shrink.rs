@@ -61,8 +61,8 @@ pub fn kept(
         .collect();
     let reported = |cluster: &str| {
         let report = reports.get(cluster)?;
-        let is_heard = report.health != Some(ResourceHealth::Unknown);
-        ready_replicas(&report.status.as_ref().filter(|_| is_heard)?.0)
+        let is_known = report.health != Some(ResourceHealth::Unknown);
+        ready_replicas(&report.status.as_ref().filter(|_| is_known)?.0)
     };
     let wanted = spec.replicas.max(0);
     // Whatever a member reports: no cluster needs more than all replicas, and none stands for more.

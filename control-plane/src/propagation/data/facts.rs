@@ -18,7 +18,7 @@ use super::mark::{Mark, Step, orders};
 use super::roles::{Copy, Decision, Order, Reach, Scene, decide};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
-use crate::fleet::availability::is_heard;
+use crate::fleet::availability::is_ready;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::fencing::{self, Verdict};
 use crate::fleet::followers::object_key;
@@ -217,7 +217,7 @@ async fn decided(
         let is_demoted = order.is_some_and(|it| it.step == Some(Step::Secondary));
         // The cluster may still have the primary, or the workload, although it is to have neither.
         let is_judged = !is_holder && !is_demoted;
-        let reach = if is_heard(fleet, cluster) {
+        let reach = if is_ready(fleet, cluster) {
             Reach::Heard
         } else if is_judged {
             let work = in_cluster(works, cluster).map(|it| &**it);
@@ -268,7 +268,7 @@ async fn in_use(
     if !fleet.deleted_works.is_to_go(work) {
         return Ok(Some("its copy there is kept".to_owned()));
     }
-    if is_heard(fleet, cluster) {
+    if is_ready(fleet, cluster) {
         return Ok(Some("its copy there is being removed".to_owned()));
     }
     if followed.role.promotes_unreachable() {

@@ -19,7 +19,7 @@ use super::facts::is_shared;
 use super::mark::{Mark, Step, Told, generation};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
-use crate::fleet::availability::is_heard;
+use crate::fleet::availability::is_ready;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::copy::WorkState;
 use crate::fleet::followers::object_key;
@@ -231,7 +231,7 @@ pub fn keeps_copies<'a>(
             return Some(format!("several workloads give {object} a role"));
         }
         // What is in a silent cluster is fenced, or given up.
-        let mut left = left.clone().filter(|it| is_heard(fleet, it));
+        let mut left = left.clone().filter(|it| is_ready(fleet, it));
         let is_running = left.clone().next().is_some();
         let of_left = |cluster: &str| {
             let work = cached(fleet, key, object, cluster)?;

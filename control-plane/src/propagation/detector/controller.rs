@@ -369,7 +369,7 @@ impl Detector {
         // Trying again mends none of these: the template, its policy or what is in its way has
         // to change.
         self.report(key, template, policy, &error);
-        let is_heard_of = !matches!(
+        let is_followed = !matches!(
             error,
             Error::Build(build::Error::Held(_)) | Error::Unreadable { .. }
         );
@@ -379,7 +379,7 @@ impl Detector {
         };
         Ok(match retry_after {
             Some(pause) => Next::After(pause),
-            None if is_heard_of => Next::Done,
+            None if is_followed => Next::Done,
             None => Next::After(LATER),
         })
     }

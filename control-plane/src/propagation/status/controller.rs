@@ -218,7 +218,7 @@ async fn reconcile(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<N
     // What is to have no replicas has no clusters, and is as it should be.
     let is_scheduled = status.last_scheduled_time.is_some();
     let is_for_none = is_scheduled && spec.is_scaled_to_zero();
-    let is_heard = !status.aggregated_status.is_empty() || works.iter().any(reported);
+    let has_reports = !status.aggregated_status.is_empty() || works.iter().any(reported);
     let template = TemplateKey::of(&spec.resource);
     let shown = Shown {
         items: &[],
@@ -227,7 +227,7 @@ async fn reconcile(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<N
         works: &works,
     };
     let uid = spec.resource.uid.as_deref();
-    if !is_heard && taken.is_empty() && !(is_for_none && spec.clusters.is_empty()) {
+    if !has_reports && taken.is_empty() && !(is_for_none && spec.clusters.is_empty()) {
         // No agent has said anything yet: there is nothing to judge, and a write less while a fleet
         // is being filled. What the template says of copies that are gone must not stay.
         if !is_scheduled || is_told(fleet, &template) == Some(false) {

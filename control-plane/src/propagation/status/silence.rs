@@ -20,7 +20,7 @@ use muster_shared::conditions;
 use muster_shared::names::condition::READY;
 use serde_json::{Map, Value};
 
-use crate::fleet::unheard::UNHEARD;
+use crate::fleet::silent_reports::UNKNOWN_SINCE;
 
 /// The reason of `Ready=False` with which the collector says that it cannot reach the member.
 const NOT_REACHABLE: &str = "ClusterNotReachable";
@@ -78,7 +78,9 @@ impl Silence {
             _ => "nothing".to_owned(),
         };
         let (since, reason) = (self.since, &self.reason);
-        format!("{UNHEARD}{since:.0} ({reason}): the cluster is silent; it last reported: {words}")
+        format!(
+            "{UNKNOWN_SINCE}{since:.0} ({reason}): the cluster is silent; it last reported: {words}"
+        )
     }
 }
 

@@ -83,11 +83,11 @@ impl Shown {
     fn overdue(&mut self, scene: &Scene) -> Vec<Violation> {
         let mut told = Vec::new();
         for ((key, cluster), since) in &mut self.untrue {
-            let is_heard = scene.is_reachable(cluster)
+            let is_reporting = scene.is_reachable(cluster)
                 && scene
                     .cluster(cluster)
                     .is_some_and(|it| it.ready() == Some("True"));
-            if !is_heard || self.troubles.of_cluster(cluster, scene.now) {
+            if !is_reporting || self.troubles.of_cluster(cluster, scene.now) {
                 *since = scene.now;
                 continue;
             }

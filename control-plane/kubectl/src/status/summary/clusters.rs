@@ -45,8 +45,8 @@ fn matter(report: &Report, state: State, found: &[&NotWell], now: Timestamp) -> 
     let latest = found.iter().filter_map(|it| it.begun).max();
     // A pause, say, that begins later is no answer to the last renewal before it.
     let span = |time: Option<Timestamp>| {
-        let is_heard = |it: &&NotWell| state == State::Silent && it.last_heard == time;
-        let word = if found.iter().any(is_heard) {
+        let is_renewal = |it: &&NotWell| state == State::Silent && it.last_heard == time;
+        let word = if found.iter().any(is_renewal) {
             "last heard"
         } else {
             "since"

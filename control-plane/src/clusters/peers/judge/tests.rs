@@ -9,18 +9,18 @@ use crate::fleet::testing::at;
 const TROUBLE: i64 = 10_000;
 
 /// Returns a witness that is not silent, with a report since some seconds after that moment.
-fn heard(name: &str, reach: Reach, after: i64) -> Witness {
+fn reporting(name: &str, reach: Reach, after: i64) -> Witness {
     Witness {
         name: name.to_owned(),
-        is_heard: true,
+        is_reporting: true,
         has_lost_all: false,
         is_cut_off: false,
         report: Some((reach, at(TROUBLE + after))),
     }
 }
 
-fn unheard(mut witness: Witness) -> Witness {
-    witness.is_heard = false;
+fn silent(mut witness: Witness) -> Witness {
+    witness.is_reporting = false;
     witness
 }
 
@@ -39,10 +39,10 @@ fn without_report(mut witness: Witness) -> Witness {
 fn one_that_sees_the_cluster_is_enough_and_one_that_does_not_is_not() {
     use Reach::{Lost, Never, Reached};
     let (a, b) = (
-        |reach, after| heard("a", reach, after),
-        |reach, after| heard("b", reach, after),
+        |reach, after| reporting("a", reach, after),
+        |reach, after| reporting("b", reach, after),
     );
-    let c = |reach, after| heard("c", reach, after);
+    let c = |reach, after| reporting("c", reach, after);
     for (witnesses, expected) in [
         (vec![], UNKNOWN),
         (vec![a(Reached, 0)], TRUE),
@@ -54,13 +54,13 @@ fn one_that_sees_the_cluster_is_enough_and_one_that_does_not_is_not() {
         (vec![a(Lost, -250), b(Lost, -299)], FALSE),
         // One never saw it, or is silent.
         (vec![a(Lost, 1), b(Lost, 2), c(Never, 0)], FALSE),
-        (vec![a(Lost, 1), b(Lost, 2), unheard(c(Reached, 0))], FALSE),
+        (vec![a(Lost, 1), b(Lost, 2), silent(c(Reached, 0))], FALSE),
         // One alone says that it has lost it, and others never saw it, are silent, have not
         // reported, have lost everybody, or lost it long before.
         (vec![a(Lost, 1)], UNKNOWN),
         (vec![a(Lost, 1), b(Never, 0), c(Never, 0)], UNKNOWN),
         (
-            vec![a(Lost, 1), unheard(b(Lost, 0)), unheard(c(Lost, 0))],
+            vec![a(Lost, 1), silent(b(Lost, 0)), silent(c(Lost, 0))],
             UNKNOWN,
         ),
         (vec![a(Lost, 1), without_report(b(Lost, 0))], UNKNOWN),
@@ -70,9 +70,9 @@ fn one_that_sees_the_cluster_is_enough_and_one_that_does_not_is_not() {
         // All are silent.
         (
             vec![
-                unheard(a(Reached, 0)),
-                unheard(b(Lost, 1)),
-                unheard(c(Lost, 1)),
+                silent(a(Reached, 0)),
+                silent(b(Lost, 1)),
+                silent(c(Lost, 1)),
             ],
             UNKNOWN,
         ),
@@ -98,7 +98,7 @@ fn whatever_one_of_three_says_it_does_not_make_false_of_what_two_others_say() {
     let reports = [Some(Reached), Some(Lost), Some(Never), None];
     let witness = |name: &str, reach: Option<Reach>| Witness {
         report: reach.map(|reach| (reach, at(TROUBLE))),
-        ..heard(name, Reached, 0)
+        ..reporting(name, Reached, 0)
     };
     for first in reports {
         for second in reports {
@@ -124,7 +124,10 @@ fn whatever_one_of_three_says_it_does_not_make_false_of_what_two_others_say() {
 
 #[test]
 fn a_loss_counts_for_some_time_only_while_the_cluster_is_ready() {
-    let witnesses = [heard("a", Reach::Lost, 0), heard("b", Reach::Lost, 20)];
+    let witnesses = [
+        reporting("a", Reach::Lost, 0),
+        reporting("b", Reach::Lost, 20),
+    ];
     for (after, expected, again) in [
         (30, FALSE, Some(at(TROUBLE + 300))),
         (300, FALSE, Some(at(TROUBLE + 300))),
@@ -142,17 +145,23 @@ fn the_message_says_who_and_since_when() {
     let since = "1970-01-01T02:46:4";
     for (witnesses, expected) in [
         (
-            vec![heard("a", Reach::Reached, 0), heard("b", Reach::Lost, 0)],
+            vec![
+                reporting("a", Reach::Reached, 0),
+                reporting("b", Reach::Lost, 0),
+            ],
             "reached by a".to_owned(),
         ),
         (
-            vec![heard("a", Reach::Lost, 0), heard("b", Reach::Lost, 1)],
+            vec![
+                reporting("a", Reach::Lost, 0),
+                reporting("b", Reach::Lost, 1),
+            ],
             format!("not reached by a since {since}0Z, b since {since}1Z"),
         ),
         (
             vec![
-                heard("a", Reach::Lost, 0),
-                unheard(heard("b", Reach::Lost, 1)),
+                reporting("a", Reach::Lost, 0),
+                silent(reporting("b", Reach::Lost, 1)),
             ],
             format!("b is silent, not reached by a since {since}0Z"),
         ),
@@ -180,7 +189,7 @@ fn condition(kind: &str, status: &str, reason: &str) -> Value {
 }
 
 #[test]
-fn a_witness_is_heard_of_unless_it_is_silent_new_leaving_or_registered_twice() {
+fn a_witness_counts_unless_it_is_silent_new_leaving_or_registered_twice() {
     for (ready, expected) in [
         (json!([]), false),
         (json!([condition("Ready", "True", "R")]), true),
@@ -206,11 +215,11 @@ fn a_witness_is_heard_of_unless_it_is_silent_new_leaving_or_registered_twice() {
         ),
     ] {
         let mut witness = cluster(&ready, &[]);
-        let is_heard = |witness: &Cluster| Witness::of(witness, "m1", |_| true).is_heard;
-        assert_eq!(is_heard(&witness), expected, "{ready}");
+        let is_reporting = |witness: &Cluster| Witness::of(witness, "m1", |_| true).is_reporting;
+        assert_eq!(is_reporting(&witness), expected, "{ready}");
         let now = muster_shared::k8s::Time(at(0));
         witness.metadata.deletion_timestamp = Some(now);
-        assert!(!is_heard(&witness));
+        assert!(!is_reporting(&witness));
     }
 }
 

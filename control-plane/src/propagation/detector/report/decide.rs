@@ -14,7 +14,6 @@ use muster_shared::names::{label, namespaced_key};
 
 use crate::fleet::attribution::{Attribution, order, suspended_in};
 use crate::fleet::template::TemplateKey;
-use crate::fleet::unheard::unheard;
 use crate::movement::eviction::explain::CONDITION as EVICTION_PENDING;
 use crate::propagation::detector::audit::Finding;
 
@@ -91,7 +90,7 @@ fn told(reason: &PropagationReason) -> String {
 /// are silent, also the message about the first of them.
 pub fn shown(binding: &AnyBinding) -> (State<'_>, Option<&str>) {
     let reports = &binding.status().aggregated_status;
-    (State::of(binding), unheard(&binding.spec, reports))
+    (State::of(binding), all_silent(&binding.spec, reports))
 }
 
 /// Counts of the resources of a policy.
@@ -102,7 +101,7 @@ pub struct Tally {
     refused: u32,
     waiting: u32,
     /// Resources all of whose clusters are silent.
-    unheard: Option<PropagationReason>,
+    silent: Option<PropagationReason>,
     reasons: BTreeMap<String, PropagationReason>,
 }
 
@@ -111,8 +110,8 @@ impl Tally {
     pub fn take(&mut self, binding: &AnyBinding) {
         let resource = &binding.spec.resource;
         self.selected += 1;
-        let (state, unheard) = shown(binding);
-        match (&mut self.unheard, unheard) {
+        let (state, silent) = shown(binding);
+        match (&mut self.silent, silent) {
             (Some(reason), Some(_)) => reason.resources += 1,
             (none, Some(why)) => *none = Some(first(NOT_HEARD, named(resource), why)),
             (_, None) => {}
@@ -305,14 +304,14 @@ fn ready(tally: &Tally, nothing: impl FnOnce() -> Nothing, now: Timestamp) -> Co
         let refused = tally.refused;
         message = format!("{message}, {refused} are not: {}", tally.told());
     }
-    if let Some(unheard) = &tally.unheard {
-        let told = told(unheard);
+    if let Some(silent) = &tally.silent {
+        let told = told(silent);
         message = format!(
             "{message}; {} of them only in clusters that are silent {told}",
-            unheard.resources
+            silent.resources
         );
     }
-    match (tally.refused, &tally.unheard) {
+    match (tally.refused, &tally.silent) {
         (1.., _) => condition(no, "NotAllPlaced", &message),
         // Whoever waits for what a policy places, as Flux does, must not take it for well.
         (0, Some(_)) => condition(conditions::UNKNOWN, NOT_HEARD, &message),

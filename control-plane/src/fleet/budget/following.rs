@@ -38,13 +38,13 @@ pub fn budget(fleet: &Arc<Fleet>, tasks: &mut Tasks) -> Pace {
         }
     });
     following.run(tasks, 1, pace.clone(), |fleet, pace, name| async move {
-        look_for(&fleet, &pace, name).await
+        read(&fleet, &pace, name).await
     });
     pace
 }
 
 /// Asks the API for a cluster that counts as failed although the cache lacks it.
-async fn look_for(fleet: &Fleet, pace: &Pace, name: String) -> Result<Next, ApiError> {
+async fn read(fleet: &Fleet, pace: &Pace, name: String) -> Result<Next, ApiError> {
     let is_lost = || matches!(fleet.clusters.presence(None, &name), Presence::Unknown(_));
     if !is_lost() || !pace.has_failed(&name) {
         return Ok(Next::Done);
@@ -95,7 +95,7 @@ mod tests {
         };
         stand.api.answer(Method::GET, "/clusters/m1", code, answer);
         stand.api.forget();
-        let next = look_for(&stand.fleet, &pace, "m1".to_owned()).await;
+        let next = read(&stand.fleet, &pace, "m1".to_owned()).await;
         (next.ok(), stand.api.asked().len(), pace.has_failed("m1"))
     }
 

@@ -5,19 +5,19 @@ use std::collections::HashMap;
 use muster_shared::api::binding::{AggregatedStatusItem, ResourceBindingSpec, ResourceHealth};
 
 /// Beginning of the message of such a report.
-pub const UNHEARD: &str = "unknown since ";
+pub const UNKNOWN_SINCE: &str = "unknown since ";
 
 /// Returns whether a report is about a cluster that is silent.
-fn is_unheard(report: &AggregatedStatusItem) -> bool {
+fn is_silent(report: &AggregatedStatusItem) -> bool {
     let message = report.applied_message.as_deref().unwrap_or_default();
     !report.applied
         && report.health == Some(ResourceHealth::Unknown)
-        && message.starts_with(UNHEARD)
+        && message.starts_with(UNKNOWN_SINCE)
 }
 
 /// Returns the message about the first of the clusters that a resource is placed in, if all of
 /// them are silent.
-pub fn unheard<'a>(
+pub fn all_silent<'a>(
     spec: &ResourceBindingSpec,
     reports: &'a [AggregatedStatusItem],
 ) -> Option<&'a str> {
@@ -25,12 +25,12 @@ pub fn unheard<'a>(
     let first = reports
         .iter()
         .find(|it| it.cluster_name == first.name)
-        .filter(|it| is_unheard(it))?;
+        .filter(|it| is_silent(it))?;
     // The first cluster is hardly ever silent, so that the reports seldom have to be sorted.
     let mut silent: HashMap<&str, bool> = HashMap::with_capacity(reports.len());
     for report in reports {
-        let is_silent = silent.entry(&report.cluster_name);
-        is_silent.or_insert_with(|| is_unheard(report));
+        let entry = silent.entry(&report.cluster_name);
+        entry.or_insert_with(|| is_silent(report));
     }
     let are_silent = others.iter().all(|it| silent.get(&*it.name) == Some(&true));
     first.applied_message.as_deref().filter(|_| are_silent)
@@ -45,7 +45,7 @@ mod tests {
     #[test]
     fn a_resource_is_not_heard_of_if_all_its_clusters_are_silent() {
         let silent = |name: &str| {
-            let message = format!("{UNHEARD}noon in {name}");
+            let message = format!("{UNKNOWN_SINCE}noon in {name}");
             json!({"clusterName": name, "health": "Unknown", "appliedMessage": message})
         };
         let well = |name: &str| json!({"clusterName": name, "applied": true, "health": "Healthy"});
@@ -64,7 +64,7 @@ mod tests {
                 serde_json::from_value(json!({"clusters": targets})).unwrap();
             let reports: Vec<AggregatedStatusItem> =
                 serde_json::from_value(reports.into()).unwrap();
-            assert_eq!(unheard(&spec, &reports), expected, "{what}");
+            assert_eq!(all_silent(&spec, &reports), expected, "{what}");
         }
     }
 }
