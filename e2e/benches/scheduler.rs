@@ -146,7 +146,7 @@ fn reports(arguments: &Arguments) -> anyhow::Result<()> {
                     let news = ClusterChange::between(Some(old), Some(new));
                     let news: Vec<_> = news.into_iter().collect();
                     black_box(waiting.helped(&news, GradeRule::Minimums));
-                    black_box(waiting.turn());
+                    black_box(waiting.next_round());
                 }
                 let each = (processor_time()? - used) / number(clusters);
                 let what = format!("one report, {workloads} waiting, {what}");

@@ -54,7 +54,7 @@ pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Resu
             let all = list::all(api).await.map_err(anyhow::Error::msg)?;
             bail!("{}", unknown(name, all));
         };
-        let told = Told::of(&found);
+        let told = Shown::of(&found);
         return Ok(match options.output {
             Format::Json => format!("{}\n", serde_json::to_string_pretty(&told)?),
             Format::Yaml => serde_saphyr::to_string(&told)?,
@@ -81,13 +81,13 @@ pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Resu
         let of = of.map_or_else(String::new, |it| format!(" of {it}"));
         return Ok(format!("No failover{of} is recorded.\n"));
     }
-    let told: Vec<Told<'_>> = all.iter().map(Told::of).collect();
+    let told: Vec<Shown<'_>> = all.iter().map(Shown::of).collect();
     print(&told, options.output, None, |_| table(&all))
 }
 
 /// A failover and its steps in their order.
 #[derive(Debug, Serialize)]
-struct Told<'a> {
+struct Shown<'a> {
     #[serde(flatten)]
     failover: &'a Failover,
     steps: Vec<Step>,
@@ -100,7 +100,7 @@ struct Step {
     words: &'static str,
 }
 
-impl<'a> Told<'a> {
+impl<'a> Shown<'a> {
     fn of(failover: &'a Failover) -> Self {
         let steps = failover.status.as_ref().map(steps);
         Self {
@@ -110,7 +110,7 @@ impl<'a> Told<'a> {
     }
 }
 
-impl Named for Told<'_> {
+impl Named for Shown<'_> {
     fn name(&self) -> String {
         format!("failover.failover.muster.io/{}", self.failover.name_any())
     }
@@ -203,7 +203,7 @@ fn moment(time: Option<&Time>) -> String {
     time.map_or_else(|| "-".to_owned(), |it| format!("{:.0}", it.0))
 }
 
-fn story(told: &Told<'_>) -> String {
+fn story(told: &Shown<'_>) -> String {
     let failover = told.failover;
     let status = failover.status.clone().unwrap_or_default();
     let (cause, counts) = (&status.cause, status.workloads);
@@ -319,7 +319,7 @@ fn steps(status: &FailoverStatus) -> Vec<Step> {
     steps
 }
 
-fn timeline(told: &Told<'_>, status: &FailoverStatus) -> String {
+fn timeline(told: &Shown<'_>, status: &FailoverStatus) -> String {
     let start = told.failover.spec.start_time.as_ref().map(|it| it.0);
     let mut table = Table::new(["TIME", "AFTER", "STEP"]);
     for Step { time, words } in &told.steps {
@@ -399,7 +399,7 @@ mod tests {
 
     #[test]
     fn a_failover_is_named_as_the_list_of_names_prints_it() {
-        let printed = Told::of(&failover()).name();
+        let printed = Shown::of(&failover()).name();
         for word in [
             "m1-20260101-000000",
             "failover/m1-20260101-000000",
@@ -433,8 +433,8 @@ mod tests {
     #[test]
     fn one_failover_is_told_with_its_steps_in_their_order() {
         let failover = failover();
-        let text = story(&Told::of(&failover));
-        let document = json!(Told::of(&failover));
+        let text = story(&Shown::of(&failover));
+        let document = json!(Shown::of(&failover));
         assert_eq!(document["spec"]["cluster"], "m1");
         let first = json!({
             "time": "2026-01-01T00:00:00Z",
@@ -474,7 +474,7 @@ mod tests {
         let status = failover.status.as_mut().unwrap();
         status.cause.message = "AgentSays: \u{1b}[2J\nWorkloads: 0".to_owned();
         status.stranded[0].message = "no\u{9b}2J room".to_owned();
-        let text = story(&Told::of(&failover));
+        let text = story(&Shown::of(&failover));
         for line in [
             "\nCause: AgentSays:  [2J Workloads: 0\n",
             "  Deployment shop/pinned: no 2J room\n",

@@ -163,7 +163,7 @@ pub(super) async fn carry_out(
     };
     let cluster = &options.cluster_name;
     let kubeconfig = way.with_certificate(cluster, &certificate, asked.key().as_bytes());
-    check_standing(options, &kubeconfig, &id).await?;
+    check_all(options, &kubeconfig, &id).await?;
     store(&member, &secrets, namespace, &kubeconfig).await?;
     Ok(what_is_left(namespace, &options.cluster_name))
 }
@@ -260,7 +260,7 @@ async fn certify(
 
 /// Asks the fleet API as the agent: it has to have the agent's rights, and know no other member of
 /// this name.
-async fn check_standing(options: &Options, kubeconfig: &Value, id: &str) -> anyhow::Result<()> {
+async fn check_all(options: &Options, kubeconfig: &Value, id: &str) -> anyhow::Result<()> {
     let cluster = &options.cluster_name;
     let parsed = serde_json::from_value(kubeconfig.clone()).context("read the new kubeconfig")?;
     let defaults = kube::config::KubeConfigOptions::default();

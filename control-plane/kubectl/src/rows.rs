@@ -79,7 +79,7 @@ pub(super) fn none(
 pub(super) struct Seen {
     /// By namespace and name, as a document.
     rows: BTreeMap<String, Value>,
-    has_looked: bool,
+    has_printed: bool,
     has_head: bool,
 }
 
@@ -89,7 +89,7 @@ const RESTLESS: [&str; 1] = ["lastHeard"];
 impl Seen {
     /// Returns whether nothing was printed yet.
     pub fn is_new(&self) -> bool {
-        !self.has_looked
+        !self.has_printed
     }
 
     /// Returns what is new of these rows, all of them at first. A document is one of a row.
@@ -114,7 +114,7 @@ impl Seen {
             self.rows.insert(key, document);
         }
         let gone: Vec<String> = before.into_keys().map(|it| it.trim().to_owned()).collect();
-        let is_first = !std::mem::replace(&mut self.has_looked, true);
+        let is_first = !std::mem::replace(&mut self.has_printed, true);
         let changed_rows = changed.iter().map(|at| &rows[*at]);
         Ok(match format {
             Format::Json => {

@@ -21,7 +21,7 @@ use super::{
     binding, cluster, customization, data_replication, failback, fencing, interpreter_webhook,
     override_policy, policy, taint_policy,
 };
-use crate::fleet::attribution::{self, StandingOrder};
+use crate::fleet::attribution::{self, OrderInForce};
 use crate::fleet::pause::Pause;
 use crate::settings::{CUSTOMIZED_CLUSTER_RESOURCE_MODELING, Settings};
 
@@ -291,7 +291,7 @@ fn attributed<T: DeserializeOwned + Default, const N: usize>(
     object: &Value,
     request: &Request,
     now: Timestamp,
-    orders: impl Fn(&T) -> (&ObjectMeta, [StandingOrder; N]),
+    orders: impl Fn(&T) -> (&ObjectMeta, [OrderInForce; N]),
 ) -> Option<String> {
     let new = T::deserialize(object).ok()?;
     let old = if request.old_object.is_null() {

@@ -109,7 +109,7 @@ impl Attribution {
 
     /// Returns the newest of two orders of which one ends the other, if it is the first of them and
     /// was not given before `since`, when what it wants came to be.
-    pub fn standing(
+    pub fn in_force(
         metadata: &ObjectMeta,
         begins: &str,
         ends: &str,
@@ -133,7 +133,7 @@ impl Attribution {
                 DRAIN => (order::DRAIN, order::UNDRAIN),
                 _ => (order::CORDON, order::UNCORDON),
             };
-            Self::standing(&cluster.metadata, begins, ends, since)
+            Self::in_force(&cluster.metadata, begins, ends, since)
         });
         orders.flatten().min_by_key(|it| it.order != order::DRAIN)
     }
@@ -253,10 +253,10 @@ fn newest(mut all: Vec<Attribution>) -> Vec<Attribution> {
 
 /// An order that may be in force, as `None` or with what it says, and the names of the order that
 /// begins or changes it and of the one that ends it.
-pub type StandingOrder = (Option<String>, &'static str, &'static str);
+pub type OrderInForce = (Option<String>, &'static str, &'static str);
 
 /// Returns the orders about a cluster.
-pub fn of_cluster(metadata: &ObjectMeta, taints: &[Taint], now: Timestamp) -> [StandingOrder; 3] {
+pub fn of_cluster(metadata: &ObjectMeta, taints: &[Taint], now: Timestamp) -> [OrderInForce; 3] {
     let tainted = |key: &str| {
         let is_there = taints.iter().any(|it| it.key == key);
         is_there.then(String::new)
@@ -284,7 +284,7 @@ pub fn suspended_in(
 }
 
 /// Returns the order of a policy to suspend what it propagates.
-pub fn of_policy(spec: &PropagationSpec) -> [StandingOrder; 1] {
+pub fn of_policy(spec: &PropagationSpec) -> [OrderInForce; 1] {
     let suspension = spec.suspension.as_ref();
     let suspension = suspension.filter(|it| {
         let clusters = it.dispatching_on_clusters.as_ref();
@@ -300,7 +300,7 @@ pub fn of_policy(spec: &PropagationSpec) -> [StandingOrder; 1] {
 pub fn attribute<const N: usize>(
     metadata: &ObjectMeta,
     old: &ObjectMeta,
-    (before, after): ([StandingOrder; N], [StandingOrder; N]),
+    (before, after): ([OrderInForce; N], [OrderInForce; N]),
     user: &str,
     now: Timestamp,
 ) -> Option<String> {

@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::due::{self, Notice, Told, severity};
+use super::due::{self, Notice, Sent, severity};
 use super::event::{self, Event, Sender};
 use super::pacing::{Decision, Pacing};
 use super::sending::{self, Fault};
@@ -42,7 +42,7 @@ struct Outlet {
     sender: Sender,
     pacing: Mutex<Pacing>,
     /// What was sent of each record, by name, with its uid: caches are behind.
-    told: Mutex<HashMap<String, (String, Told)>>,
+    sent: Mutex<HashMap<String, (String, Sent)>>,
 }
 
 /// Starts a queue for each receiver, so that one that fails delays no other. Call it before the
@@ -79,7 +79,7 @@ impl Outlet {
             queue: Queue::new(NAME),
             receiver,
             pacing: Mutex::default(),
-            told: Mutex::default(),
+            sent: Mutex::default(),
         }
     }
 
@@ -98,33 +98,33 @@ impl Outlet {
             return Ok(Next::Done);
         }
         let mut written = self.written(&record);
-        let mut told = self.known(&record);
+        let mut sent = self.known(&record);
         let next = loop {
             let now = self.fleet.clock.now();
-            let notice = match due::next(&told, &record.spec, status, now) {
+            let notice = match due::next(&sent, &record.spec, status, now) {
                 due::Next::Now(notice) => notice,
                 due::Next::At(time) => break Next::After(until(time, now)),
                 due::Next::Nothing => break Next::Done,
             };
             let is_wanted = self.receiver.wants(notice.phase);
-            if is_wanted && let Err(next) = self.offer(&record, &notice, &mut told).await {
+            if is_wanted && let Err(next) = self.offer(&record, &notice, &mut sent).await {
                 break next;
             }
-            told.note(&notice);
-            self.remember(&record, told);
+            sent.note(&notice);
+            self.remember(&record, sent);
             if is_wanted {
-                self.write(&record, told).await?;
-                written = told;
+                self.write(&record, sent).await?;
+                written = sent;
             }
         };
-        if told != written {
-            self.write(&record, told).await?;
+        if sent != written {
+            self.write(&record, sent).await?;
         }
         Ok(next)
     }
 
     /// Sends a notice if it may be sent now. Otherwise the result is an error with what comes next.
-    async fn offer(&self, record: &Failover, notice: &Notice, told: &mut Told) -> Result<(), Next> {
+    async fn offer(&self, record: &Failover, notice: &Notice, sent: &mut Sent) -> Result<(), Next> {
         if !self.fleet.leadership.is_current() {
             return Err(Next::Done);
         }
@@ -146,7 +146,7 @@ impl Outlet {
                 return Err(Next::Done);
             }
             Decision::GiveUp => {
-                told.undelivered = told.undelivered.saturating_add(1);
+                sent.undelivered = sent.undelivered.saturating_add(1);
                 self.give_up(record, &event);
             }
         }
@@ -220,7 +220,7 @@ impl Outlet {
         let Some(first) = records.first() else {
             let mut pacing = self.pacing.lock();
             for name in &names {
-                pacing.told(name);
+                pacing.reported(name);
             }
             return Ok(Next::Done);
         };
@@ -250,21 +250,21 @@ impl Outlet {
             let mut pacing = self.pacing.lock();
             pacing.done(LEFT_OUT);
             for name in &names {
-                pacing.told(name);
+                pacing.reported(name);
             }
         }
         // All is remembered before anything is written, which may fail.
-        let told = records.into_iter().filter_map(|record| {
-            let mut told = self.known(&record);
-            told.note_all(&record.spec, record.status.as_ref()?, now);
-            self.remember(&record, told);
+        let sent = records.into_iter().filter_map(|record| {
+            let mut sent = self.known(&record);
+            sent.note_all(&record.spec, record.status.as_ref()?, now);
+            self.remember(&record, sent);
             // What happened since is due again, and what cannot be written now is written then.
             self.queue.add(record.name_any());
-            Some((record, told))
+            Some((record, sent))
         });
         let mut written = Ok(());
-        for (record, told) in told.collect::<Vec<_>>() {
-            written = written.and(self.write(&record, told).await);
+        for (record, sent) in sent.collect::<Vec<_>>() {
+            written = written.and(self.write(&record, sent).await);
         }
         written?;
         Ok(Next::Done)
@@ -281,38 +281,38 @@ impl Outlet {
 
     /// Returns what a record says that the receiver was sent. An annotation that cannot be read
     /// counts as empty, and is written over.
-    fn written(&self, record: &Failover) -> Told {
+    fn written(&self, record: &Failover) -> Sent {
         let text = record.annotations().get(&self.key());
-        let told = text.and_then(|text| serde_json::from_str(text).ok());
-        told.unwrap_or_default()
+        let sent = text.and_then(|text| serde_json::from_str(text).ok());
+        sent.unwrap_or_default()
     }
 
-    fn known(&self, record: &Failover) -> Told {
+    fn known(&self, record: &Failover) -> Sent {
         let uid = record.uid().unwrap_or_default();
-        let told = self.told.lock();
-        let known = told.get(&record.name_any()).filter(|it| it.0 == uid);
+        let sent = self.sent.lock();
+        let known = sent.get(&record.name_any()).filter(|it| it.0 == uid);
         known.map_or_else(|| self.written(record), |it| it.1)
     }
 
-    fn remember(&self, record: &Failover, told: Told) {
+    fn remember(&self, record: &Failover, sent: Sent) {
         let (name, uid) = (record.name_any(), record.uid().unwrap_or_default());
         // It may have been deleted while the notice was sent.
         if self.records.get(None, &name).is_some() {
-            self.told.lock().insert(name, (uid, told));
+            self.sent.lock().insert(name, (uid, sent));
         }
     }
 
     fn forget(&self, name: &str) {
-        self.told.lock().remove(name);
-        self.pacing.lock().told(name);
+        self.sent.lock().remove(name);
+        self.pacing.lock().reported(name);
     }
 
-    async fn write(&self, record: &Failover, told: Told) -> Result<(), ApiError> {
+    async fn write(&self, record: &Failover, sent: Sent) -> Result<(), ApiError> {
         let name = record.name_any();
         let patch = json!({ "metadata": {
             // Nothing was sent of another record of the same name.
             "uid": record.uid(),
-            "annotations": { self.key(): json!(told).to_string() },
+            "annotations": { self.key(): json!(sent).to_string() },
         } });
         let client = self.fleet.status_writer.when_idle().await;
         let api: Api<Failover> = Api::all(client.clone());

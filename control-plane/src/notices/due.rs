@@ -21,7 +21,7 @@ const LAST_MOVE: SignedDuration = SignedDuration::from_mins(5);
 /// in an annotation of the record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Told {
+pub struct Sent {
     /// Runs of the cause: the first, and one for each time it came back.
     pub began: u32,
     /// Times at which workloads stayed.
@@ -62,7 +62,7 @@ pub enum Next {
     Nothing,
 }
 
-impl Told {
+impl Sent {
     /// Notes that a notice was sent, or that the receiver does not want it.
     pub fn note(&mut self, notice: &Notice) {
         let number = match notice.phase {
@@ -91,13 +91,13 @@ impl Told {
 
 /// Returns the next notice. What came and went between two checks is not sent: the end of a hold
 /// that nobody was notified of, a recovery after which everything was in order at once.
-pub fn next(told: &Told, spec: &FailoverSpec, status: &FailoverStatus, now: Timestamp) -> Next {
+pub fn next(sent: &Sent, spec: &FailoverSpec, status: &FailoverStatus, now: Timestamp) -> Next {
     let seconds = |time: &Option<Time>| time.as_ref().map(|it| it.0);
     let times = &status.times;
     let is_ended = status.state == State::Ended;
     let ended = seconds(&times.ended).filter(|_| is_ended);
     let is_history = ended.is_some_and(|it| now.duration_since(it) > HISTORY);
-    if status.cause.kind.as_str().is_empty() || *told == Told::default() && is_history {
+    if status.cause.kind.as_str().is_empty() || *sent == Sent::default() && is_history {
         return Next::Nothing;
     }
     let notice = |phase, number, time| {
@@ -108,32 +108,32 @@ pub fn next(told: &Told, spec: &FailoverSpec, status: &FailoverStatus, now: Time
         })
     };
     let run = status.relapses.saturating_add(1);
-    let is_known = told.began > 0 && is_ended;
-    if told.began < run && !is_known && !has_to_leave(spec, status) {
+    let is_known = sent.began > 0 && is_ended;
+    if sent.began < run && !is_known && !has_to_leave(spec, status) {
         return Next::Nothing;
     }
-    if told.began < run && has_to_leave(spec, status) {
+    if sent.began < run && has_to_leave(spec, status) {
         let returned = status.returns.last().and_then(|it| seconds(&it.returned));
         let returned = returned.filter(|_| run > 1);
         let began = returned.or_else(|| seconds(&spec.start_time));
         return notice(Phase::Began, run, began);
     }
     if is_ended {
-        let is_update = told.ended == 0 || ended.is_some_and(|it| it.as_second() > told.over);
+        let is_update = sent.ended == 0 || ended.is_some_and(|it| it.as_second() > sent.over);
         return if is_update {
-            notice(Phase::Ended, told.ended.saturating_add(1), ended)
+            notice(Phase::Ended, sent.ended.saturating_add(1), ended)
         } else {
             Next::Nothing
         };
     }
     let is_held = staying(&status.workloads) > 0;
-    if is_held && told.held == told.resumed {
-        return notice(Phase::Held, told.held.saturating_add(1), None);
+    if is_held && sent.held == sent.resumed {
+        return notice(Phase::Held, sent.held.saturating_add(1), None);
     }
-    if !is_held && told.held > told.resumed {
-        return notice(Phase::Resumed, told.held, None);
+    if !is_held && sent.held > sent.resumed {
+        return notice(Phase::Resumed, sent.held, None);
     }
-    if told.recovered < run && times.recovered.is_some() {
+    if sent.recovered < run && times.recovered.is_some() {
         return notice(Phase::Recovered, run, seconds(&times.recovered));
     }
     let Workloads {
@@ -144,7 +144,7 @@ pub fn next(told: &Told, spec: &FailoverSpec, status: &FailoverStatus, now: Time
     } = status.workloads;
     let are_well = moved > 0 && healthy >= moved && !is_held;
     match (seconds(&times.healthy), seconds(&times.last_move)) {
-        (Some(well), Some(last)) if are_well && told.healed < run => {
+        (Some(well), Some(last)) if are_well && sent.healed < run => {
             let rest = last.saturating_add(LAST_MOVE).unwrap_or(now);
             if moved >= affected || rest <= now {
                 notice(Phase::Healed, run, Some(well))

@@ -128,7 +128,7 @@ impl Pacing {
     }
 
     /// Forgets that something of a record was left out, since that was reported.
-    pub fn told(&mut self, record: &str) {
+    pub fn reported(&mut self, record: &str) {
         self.left_out.remove(record);
         self.done(record);
     }
@@ -204,10 +204,10 @@ mod tests {
         assert_eq!(decide(&mut pacing, "d", 2), Decision::Send, "a new minute");
         assert!(
             matches!(decide(&mut pacing, "c", 2), Decision::LeaveOut(_)),
-            "not told"
+            "not reported"
         );
         assert_eq!(pacing.left_out(), ["c"]);
-        pacing.told("c");
+        pacing.reported("c");
         assert_eq!(decide(&mut pacing, "c", 2), Decision::Send);
     }
 

@@ -64,7 +64,7 @@ async fn read(client: &Client, policy: &PolicyKey) -> Option<ObjectMeta> {
 }
 
 fn author(policy: &ObjectMeta) -> String {
-    let order = Attribution::standing(policy, order::SUSPEND, order::UNSUSPEND, None);
+    let order = Attribution::in_force(policy, order::SUSPEND, order::UNSUSPEND, None);
     let path = ["spec", "suspension"];
     let order = order.or_else(|| Attribution::by_program(policy, order::SUSPEND, &path));
     order.map_or_else(String::new, |order| format!(": suspended {order}"))

@@ -307,7 +307,7 @@ impl LeaseMonitor {
     async fn report(&self, name: &str) {
         let believed = self.with(|state, now| state.believes_silence(name, now));
         if believed != Some(true) && !self.ask_about(name).await {
-            return self.look_again(name);
+            return self.check_again(name);
         }
         let silence = self
             .with(|state, now| state.tracker.silence(name, now))
@@ -327,7 +327,7 @@ impl LeaseMonitor {
                 // A report that never gets through must not keep those of other clusters from being
                 // made. The read that follows shows whether the control plane itself is cut off.
             }
-            self.look_again(name);
+            self.check_again(name);
         }
     }
 
@@ -363,7 +363,7 @@ impl LeaseMonitor {
         Ok(())
     }
 
-    fn look_again(&self, name: &str) {
+    fn check_again(&self, name: &str) {
         self.with(|state, now| state.tracker.set_timer(name, Some(now + RETRY)));
         self.changed.notify_one();
     }

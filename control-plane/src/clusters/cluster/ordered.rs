@@ -25,7 +25,7 @@ fn paused(
     now: Timestamp,
 ) -> Option<Condition> {
     let metadata = &cluster.metadata;
-    let own = || Attribution::standing(metadata, order::RESUME, order::PAUSE, None);
+    let own = || Attribution::in_force(metadata, order::RESUME, order::PAUSE, None);
     let (status, reason, message) = match pause {
         Some(pause) if pause.cluster.is_none() => {
             (conditions::TRUE, "FleetPaused", pause.to_string())

@@ -191,7 +191,7 @@ mod tests {
     }
 
     /// Deletes the lease of the member, and shows its Cluster anew, as a start does.
-    async fn look_again(stand: &Stand, sync_mode: &str) {
+    async fn reconcile_again(stand: &Stand, sync_mode: &str) {
         stand.api.delete("leases", CLUSTER_NAMESPACE, "m1");
         stand.api.delete("clusters", "", "m1");
         pass(1).await;
@@ -225,7 +225,7 @@ mod tests {
         let again = namespace("2026-01-03T00:00:00Z");
         stand.api.put("namespaces", again);
         pass(1).await;
-        look_again(&stand, "Pull").await;
+        reconcile_again(&stand, "Pull").await;
         assert_eq!(roles(&stand), [true, true]);
     }
 
@@ -254,14 +254,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn roles_that_somebody_took_away_and_those_of_no_agent_are_not_made() {
         let stand = registered("Pull").await;
-        look_again(&stand, "Pull").await;
+        reconcile_again(&stand, "Pull").await;
         assert_eq!(roles(&stand), [false, false], "the namespace is the former");
         let again = namespace("2026-01-03T00:00:00Z");
         stand.api.put("namespaces", again);
-        look_again(&stand, "Push").await;
+        reconcile_again(&stand, "Push").await;
         assert_eq!(roles(&stand), [false, false], "it has no agent");
         stand.api.delete("clusterrolebindings", "", ROLE);
-        look_again(&stand, "Pull").await;
+        reconcile_again(&stand, "Pull").await;
         assert_eq!(roles(&stand), [false, false], "all its rights were taken");
     }
 
@@ -272,7 +272,7 @@ mod tests {
         stand.api.put("namespaces", again);
         let refused = refusal(403, "Forbidden", ROLE);
         stand.api.answer(Method::POST, "/roles", 403, refused);
-        look_again(&stand, "Pull").await;
+        reconcile_again(&stand, "Pull").await;
         let events = stand.api.events().await;
         let [(about, reason, note)] = &events[..] else {
             panic!("{events:?}");

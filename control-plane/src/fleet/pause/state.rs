@@ -62,7 +62,7 @@ impl Pause {
             since: text("since"),
             until: text("until"),
         });
-        let resumed = Attribution::standing(&record.metadata, order::RESUME, order::PAUSE, None);
+        let resumed = Attribution::in_force(&record.metadata, order::RESUME, order::PAUSE, None);
         Self { resumed, ..pause }
     }
 

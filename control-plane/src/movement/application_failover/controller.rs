@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use super::decide::{Verdict, decide, toleration};
 use super::duty::{Duty, duty};
 use super::evict::{obstacle, purge_mode_of};
-use super::explain::{CONDITION, FailoverState, Obstacle, tells_of};
+use super::explain::{CONDITION, FailoverState, Obstacle, reports_failure};
 use super::history::{self, History, Move};
 use super::readiness::ReadinessTracker;
 use crate::fleet::Fleet;
@@ -81,7 +81,7 @@ struct Known {
     /// Move that is still to be reported.
     moved: Option<Move>,
     /// Time of the last report about the application.
-    told_at: Option<Timestamp>,
+    reported_at: Option<Timestamp>,
 }
 
 /// Returns whether a binding says that no other cluster takes the workload of a cluster.
@@ -193,7 +193,7 @@ impl Applications {
             uid,
             history: case.written.clone(),
             moved: None,
-            told_at: None,
+            reported_at: None,
         });
         known.history = known.history.with_moves_of(&case.written);
         let reporting = |cluster: &str| self.readiness_tracker.of(cluster);
@@ -322,7 +322,8 @@ fn refused_state(case: &Case<'_>) -> Option<FailoverState> {
     let status = case.binding.status();
     let told = conditions::get(&status.conditions, CONDITION);
     let was_unhealthy = |cluster: &str| {
-        case.written.since.contains_key(cluster) || told.is_some_and(|told| tells_of(told, cluster))
+        case.written.since.contains_key(cluster)
+            || told.is_some_and(|told| reports_failure(told, cluster))
     };
     let refused = status.aggregated_status.iter().find(|report| {
         let cluster = &report.cluster_name;

@@ -249,7 +249,7 @@ impl FailoverState {
 
 /// Returns whether a condition reports that the application is, or was last, unhealthy in a
 /// cluster.
-pub fn tells_of(told: &Condition, cluster: &str) -> bool {
+pub fn reports_failure(told: &Condition, cluster: &str) -> bool {
     told.status == conditions::TRUE && told.message.starts_with(&unhealthy_in(cluster))
 }
 

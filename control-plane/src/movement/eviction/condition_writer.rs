@@ -42,7 +42,7 @@ const STEP: &str = "explain the eviction of";
 /// Takes notes. Cheap to clone.
 #[derive(Clone)]
 pub struct ConditionWriter {
-    books: Arc<Mutex<HashMap<Key, PendingNotes>>>,
+    pending: Arc<Mutex<HashMap<Key, PendingNotes>>>,
     urgent: Queue<Key>,
     patient: Queue<Key>,
     /// Time at which this process began to act.
@@ -56,7 +56,7 @@ impl ConditionWriter {
     /// Starts the writers.
     pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) -> Self {
         let writer = Self {
-            books: Arc::default(),
+            pending: Arc::default(),
             urgent: Queue::new("eviction notes"),
             patient: Queue::new("eviction notes that can wait"),
             began: Arc::default(),
@@ -89,17 +89,17 @@ impl ConditionWriter {
     /// and cluster.
     pub fn report(&self, notes: Vec<(Key, Note)>) {
         let (now, mut due) = (Instant::now(), Vec::new());
-        let mut books = self.books.lock();
+        let mut pending = self.pending.lock();
         for (key, note) in notes {
             let urgent = note.is_urgent();
-            match books.entry(key.clone()).or_default().take(note, now) {
+            match pending.entry(key.clone()).or_default().take(note, now) {
                 WriteAt::None => {}
                 WriteAt::Now if urgent => due.push((key, None)),
                 WriteAt::Now => due.push((key, Some(PATIENCE))),
                 WriteAt::In(wait) => due.push((key, Some(wait))),
             }
         }
-        drop(books);
+        drop(pending);
         for (key, wait) in due {
             match wait {
                 None => self.urgent.add(key),
@@ -112,7 +112,7 @@ impl ConditionWriter {
     /// nothing to do with it.
     pub fn forget(&self, gone: &[Key]) {
         for key in gone {
-            self.books.lock().remove(key);
+            self.pending.lock().remove(key);
             self.written.forget(key);
         }
     }
@@ -122,7 +122,7 @@ impl ConditionWriter {
         let client = fleet.status_writer.when_idle().await;
         let binding = fleet.bindings.get(&key);
         let Some(binding) = binding.filter(|it| it.metadata.deletion_timestamp.is_none()) else {
-            self.books.lock().remove(&key);
+            self.pending.lock().remove(&key);
             return Ok(Next::Done);
         };
         // A condition of before our own last write would decide what there is to report.
@@ -130,16 +130,16 @@ impl ConditionWriter {
         if let Some(pause) = self.written.pause(&key, &binding.metadata) {
             return Ok(Next::After(pause));
         }
-        let Some(book) = self.book(fleet, &key, binding.as_ref()) else {
+        let Some(unwritten) = self.unwritten(fleet, &key, binding.as_ref()) else {
             return Ok(Next::Done);
         };
-        if book.to_publish().next().is_none() {
-            return Ok(next(book.ripens(Instant::now())));
+        if unwritten.to_publish().next().is_none() {
+            return Ok(next(unwritten.ripens(Instant::now())));
         }
-        let notes = book.notes();
+        let notes = unwritten.notes();
         let before = &binding.status().conditions;
         let known = conditions::get(before, explain::CONDITION);
-        if let Some(wait) = book.wait(known, Instant::now()) {
+        if let Some(wait) = unwritten.wait(known, Instant::now()) {
             return Ok(Next::After(wait));
         }
         let began = self.began.get();
@@ -150,7 +150,8 @@ impl ConditionWriter {
                 Written::Done(after) => {
                     let (before, after) = (&binding.metadata, &after.metadata);
                     self.written.written(key.clone(), before, after, ());
-                    book.to_publish()
+                    unwritten
+                        .to_publish()
                         .for_each(|note| publish(fleet, binding.as_ref(), note));
                 }
                 Written::Overtaken => {
@@ -161,17 +162,18 @@ impl ConditionWriter {
             }
         } else {
             // The condition says the same of what is pending; that a cluster was left is an event.
-            book.to_publish()
+            unwritten
+                .to_publish()
                 .filter(|note| note.is_eviction())
                 .for_each(|note| publish(fleet, binding.as_ref(), note));
         }
-        let (mut books, now) = (self.books.lock(), Instant::now());
+        let (mut pending, now) = (self.pending.lock(), Instant::now());
         let mut ripens = None;
-        if let Some(book) = books.get_mut(&key) {
-            book.told(&notes, now);
-            ripens = book.ripens(now);
-            if book.is_empty() {
-                books.remove(&key);
+        if let Some(unwritten) = pending.get_mut(&key) {
+            unwritten.told(&notes, now);
+            ripens = unwritten.ripens(now);
+            if unwritten.is_empty() {
+                pending.remove(&key);
             }
         }
         Ok(next(ripens))
@@ -179,20 +181,20 @@ impl ConditionWriter {
 
     /// Returns the notes about a binding, revised by the present state of the clusters; `None`
     /// where no note is left.
-    fn book(&self, fleet: &Fleet, key: &Key, binding: &AnyBinding) -> Option<PendingNotes> {
+    fn unwritten(&self, fleet: &Fleet, key: &Key, binding: &AnyBinding) -> Option<PendingNotes> {
         let known = conditions::get(&binding.status().conditions, explain::CONDITION);
-        let mut books = self.books.lock();
-        let book = books.get_mut(key)?;
-        book.ripen(Instant::now());
-        book.revise(|note| {
+        let mut pending = self.pending.lock();
+        let unwritten = pending.get_mut(key)?;
+        unwritten.ripen(Instant::now());
+        unwritten.revise(|note| {
             let cluster = fleet.clusters.get(None, &note.cluster);
             revision(note, cluster.as_deref(), known)
         });
-        if book.is_empty() {
-            books.remove(key);
+        if unwritten.is_empty() {
+            pending.remove(key);
             return None;
         }
-        Some(book.clone())
+        Some(unwritten.clone())
     }
 }
 
@@ -302,7 +304,7 @@ mod tests {
 
     fn writer() -> ConditionWriter {
         ConditionWriter {
-            books: Arc::default(),
+            pending: Arc::default(),
             urgent: Queue::new("urgent"),
             patient: Queue::new("patient"),
             began: Arc::default(),
@@ -339,9 +341,9 @@ mod tests {
             (key("b"), nowhere("m1", "full")),
         ]);
         writer.forget(&[]);
-        assert_eq!(writer.books.lock().len(), 2);
+        assert_eq!(writer.pending.lock().len(), 2);
         writer.forget(&[key("a"), key("unknown")]);
-        let books = writer.books.lock();
-        assert_eq!(books.keys().collect::<Vec<_>>(), [&key("b")]);
+        let pending = writer.pending.lock();
+        assert_eq!(pending.keys().collect::<Vec<_>>(), [&key("b")]);
     }
 }

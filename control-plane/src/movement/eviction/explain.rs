@@ -136,7 +136,7 @@ impl Note {
     /// Returns whether the note has to be written before others. That a workload waits for the rate
     /// is nothing new and may concern very many.
     pub fn is_urgent(&self) -> bool {
-        self.state.telling().is_urgent
+        self.state.reporting().is_urgent
     }
 
     /// Returns the reason of the condition and the event, in one word.
@@ -199,12 +199,12 @@ impl Note {
 
     /// Returns whether the workload is still to leave the cluster.
     pub fn is_pending(&self) -> bool {
-        self.state.telling().weight > EVICTED
+        self.state.reporting().weight > EVICTED
     }
 
     /// Returns the type of the event: a warning or a normal one.
     pub fn severity(&self) -> EventType {
-        self.state.telling().severity
+        self.state.reporting().severity
     }
 }
 
@@ -238,7 +238,7 @@ pub fn has_completed(binding: &AnyBinding, cluster: &str) -> bool {
 }
 
 /// How the state of an eviction is reported.
-struct Telling {
+struct Reporting {
     /// Reason of the condition and the event, in one word.
     reason: &'static str,
     /// How important the report is for people: of several clusters, the one with the greatest
@@ -253,10 +253,10 @@ struct Telling {
 impl EvictionState {
     /// Returns the reason of the condition and the event, in one word.
     pub fn reason(&self) -> &'static str {
-        self.telling().reason
+        self.reporting().reason
     }
 
-    fn telling(&self) -> Telling {
+    fn reporting(&self) -> Reporting {
         use EventType::{Normal, Warning};
         let (reason, weight, is_urgent, severity) = match self {
             Self::Failed { .. } => ("EvictWorkloadFromClusterFailed", 11, true, Warning),
@@ -282,7 +282,7 @@ impl EvictionState {
             Self::Moved => ("AbandonedOnMove", 0, true, Normal),
             Self::ClusterGone => ("AbandonedClusterGone", 0, true, Normal),
         };
-        Telling {
+        Reporting {
             reason,
             weight,
             is_urgent,

@@ -219,51 +219,54 @@ pub(super) mod tests {
     #[tokio::test(start_paused = true)]
     async fn that_there_is_no_place_is_written_once_and_its_numbers_not_with_every_report() {
         let start = Instant::now();
-        let mut book = PendingNotes::default();
-        assert_eq!(book.take(nowhere("m1", "3 are full"), start), WriteAt::Now);
-        book.told(&book.notes(), start);
+        let mut pending = PendingNotes::default();
+        assert_eq!(
+            pending.take(nowhere("m1", "3 are full"), start),
+            WriteAt::Now
+        );
+        pending.told(&pending.notes(), start);
         let mut written = Vec::new();
         for second in 0..3_600 {
             let now = start + Duration::from_secs(second);
-            let when = book.take(nowhere("m1", &format!("{second} are full")), now);
+            let when = pending.take(nowhere("m1", &format!("{second} are full")), now);
             if when == WriteAt::Now {
                 written.push(second);
-                book.told(&book.notes(), now);
+                pending.told(&pending.notes(), now);
             }
         }
         let expected: Vec<u64> = (1..12).map(|five| five * 300).collect();
         assert_eq!(written, expected, "one every five minutes");
         let queued = note("m1", EvictionState::Queued { cause: "x".into() });
-        let when = book.take(queued.clone(), start);
+        let when = pending.take(queued.clone(), start);
         assert_eq!(when, WriteAt::Now, "another state");
-        book.told(&book.notes(), start);
-        assert_eq!(book.take(queued, start), WriteAt::None, "the same");
+        pending.told(&pending.notes(), start);
+        assert_eq!(pending.take(queued, start), WriteAt::None, "the same");
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_last_numbers_are_written_though_nothing_comes_after_them() {
         let start = Instant::now();
         let later = |seconds| start + Duration::from_secs(seconds);
-        let mut book = PendingNotes::default();
-        book.take(nowhere("m1", "3 are full"), start);
-        book.told(&book.notes(), start);
+        let mut pending = PendingNotes::default();
+        pending.take(nowhere("m1", "3 are full"), start);
+        pending.told(&pending.notes(), start);
         let wait = WriteAt::In(Duration::from_secs(290));
-        assert_eq!(book.take(nowhere("m1", "4 are full"), later(10)), wait);
-        let when = book.take(nowhere("m1", "5 are full"), later(20));
+        assert_eq!(pending.take(nowhere("m1", "4 are full"), later(10)), wait);
+        let when = pending.take(nowhere("m1", "5 are full"), later(20));
         assert_eq!(when, WriteAt::None, "that is awaited already");
-        book.ripen(later(299));
-        assert_eq!(book.to_publish().count(), 0);
-        assert_eq!(book.ripens(later(299)), Some(Duration::from_secs(1)));
-        book.ripen(later(300));
-        let to_publish: Vec<&Note> = book.to_publish().collect();
+        pending.ripen(later(299));
+        assert_eq!(pending.to_publish().count(), 0);
+        assert_eq!(pending.ripens(later(299)), Some(Duration::from_secs(1)));
+        pending.ripen(later(300));
+        let to_publish: Vec<&Note> = pending.to_publish().collect();
         assert_eq!(to_publish, [&nowhere("m1", "5 are full")]);
-        book.told(&book.notes(), later(300));
-        let when = book.take(nowhere("m1", "6 are full"), later(310));
+        pending.told(&pending.notes(), later(300));
+        let when = pending.take(nowhere("m1", "6 are full"), later(310));
         assert_eq!(when, wait, "and so on");
-        book.take(nowhere("m1", "5 are full"), later(320));
-        book.ripen(later(600));
-        assert_eq!(book.to_publish().count(), 0, "it is as it was told");
-        assert_eq!(book.ripens(later(600)), None);
+        pending.take(nowhere("m1", "5 are full"), later(320));
+        pending.ripen(later(600));
+        assert_eq!(pending.to_publish().count(), 0, "it is as it was told");
+        assert_eq!(pending.ripens(later(600)), None);
     }
 
     #[tokio::test(start_paused = true)]
@@ -301,11 +304,11 @@ pub(super) mod tests {
             ("judged", &stranded, &[&nowhere("m1", "gone")], 1, None),
             ("judged, then queued", &stranded, &judged, 1, None),
         ] {
-            let mut book = PendingNotes::default();
+            let mut pending = PendingNotes::default();
             for note in notes {
-                book.take(Note::clone(note), start);
+                pending.take(Note::clone(note), start);
             }
-            let wait = book.wait(known.as_ref(), later(second));
+            let wait = pending.wait(known.as_ref(), later(second));
             assert_eq!(wait.map(|it| it.as_secs()), expected, "{what}");
         }
     }
@@ -313,43 +316,43 @@ pub(super) mod tests {
     #[test]
     fn what_has_come_to_an_end_before_it_was_told_is_told_so_or_forgotten() {
         let now = Instant::now();
-        let mut book = PendingNotes::default();
+        let mut pending = PendingNotes::default();
         for cluster in ["m1", "m2", "m3"] {
-            book.take(nowhere(cluster, "full"), now);
+            pending.take(nowhere(cluster, "full"), now);
         }
-        book.told(&book.notes(), now);
-        book.revise(|note| match note.cluster.as_str() {
+        pending.told(&pending.notes(), now);
+        pending.revise(|note| match note.cluster.as_str() {
             "m1" => Revision::Stands,
             "m2" => Revision::Over(EvictionState::Recovered),
             _ => Revision::Forgotten,
         });
-        let to_publish: Vec<&Note> = book.to_publish().collect();
+        let to_publish: Vec<&Note> = pending.to_publish().collect();
         assert_eq!(to_publish, [&note("m2", EvictionState::Recovered)]);
-        assert_eq!(book.notes().len(), 2);
+        assert_eq!(pending.notes().len(), 2);
     }
 
     #[test]
     fn a_book_remembers_what_is_pending_until_that_comes_to_an_end() {
         let now = Instant::now();
-        let mut book = PendingNotes::default();
-        book.take(nowhere("m1", "full"), now);
-        book.take(nowhere("m2", "full"), now);
-        book.told(&book.notes(), now);
-        book.take(note("m1", EvictionState::Recovered), now);
-        let to_publish: Vec<&Note> = book.to_publish().collect();
+        let mut pending = PendingNotes::default();
+        pending.take(nowhere("m1", "full"), now);
+        pending.take(nowhere("m2", "full"), now);
+        pending.told(&pending.notes(), now);
+        pending.take(note("m1", EvictionState::Recovered), now);
+        let to_publish: Vec<&Note> = pending.to_publish().collect();
         assert_eq!(to_publish, [&note("m1", EvictionState::Recovered)]);
-        assert_eq!(book.notes().len(), 2, "the condition speaks of both");
-        let written = book.notes();
-        book.take(nowhere("m1", "full"), now);
-        book.told(&written, now);
+        assert_eq!(pending.notes().len(), 2, "the condition speaks of both");
+        let written = pending.notes();
+        pending.take(nowhere("m1", "full"), now);
+        pending.told(&written, now);
         assert_eq!(
-            book.to_publish().count(),
+            pending.to_publish().count(),
             1,
             "what came meanwhile is written, too"
         );
-        book.take(note("m1", EvictionState::Moved), now);
-        book.take(note("m2", EvictionState::Moved), now);
-        book.told(&book.notes(), now);
-        assert!(book.0.is_empty());
+        pending.take(note("m1", EvictionState::Moved), now);
+        pending.take(note("m2", EvictionState::Moved), now);
+        pending.told(&pending.notes(), now);
+        assert!(pending.0.is_empty());
     }
 }

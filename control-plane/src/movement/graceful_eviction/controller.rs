@@ -198,7 +198,7 @@ fn check(
         is_unplaced || is_to_have && works.get(cluster).is_none_or(is_coming)
     };
     let reports = if spec.graceful_eviction_tasks.iter().any(asks_for_health) {
-        standing_reports(spec, &status.aggregated_status, |cluster| {
+        kept_reports(spec, &status.aggregated_status, |cluster| {
             works.get(cluster).map(|work| work.status())
         })
     } else {

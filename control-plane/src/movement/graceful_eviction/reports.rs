@@ -27,14 +27,14 @@ pub(super) fn asks_for_health(task: &GracefulEvictionTask) -> bool {
 ///
 /// The status is that of the Work: the binding's is older, and not kept to the letter (a merge
 /// patch leaves out fields that are null).
-pub(super) fn standing_reports(
+pub(super) fn kept_reports(
     spec: &ResourceBindingSpec,
     reports: &[AggregatedStatusItem],
     work: impl Fn(&str) -> Option<WorkStatus>,
 ) -> Vec<AggregatedStatusItem> {
     let targets = spec.clusters.iter().map(|target| &*target.name);
     let targets: HashSet<&str> = targets.collect();
-    let standing = |report: &AggregatedStatusItem| {
+    let kept = |report: &AggregatedStatusItem| {
         if !targets.contains(&*report.cluster_name) {
             return Some(report.clone());
         }
@@ -55,7 +55,7 @@ pub(super) fn standing_reports(
             ..report.clone()
         })
     };
-    reports.iter().filter_map(standing).collect()
+    reports.iter().filter_map(kept).collect()
 }
 
 /// Returns whether a Work reports a copy of the workload: a healthy one, or the status of one.
@@ -192,10 +192,10 @@ mod tests {
                 report("m1", "Healthy", ready.clone()),
                 report("m2", health, ready.clone()),
             ];
-            let standing = standing_reports(&spec, &reports, |_| work.clone());
+            let kept = kept_reports(&spec, &reports, |_| work.clone());
             // What is said of a cluster that is left concerns its old copy.
-            assert_eq!(standing[0], reports[0], "{what}");
-            let found = standing.get(1).map(|it| {
+            assert_eq!(kept[0], reports[0], "{what}");
+            let found = kept.get(1).map(|it| {
                 let status = it.status.as_ref().unwrap();
                 (it.health.as_ref().unwrap(), &status.0)
             });

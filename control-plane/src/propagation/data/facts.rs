@@ -218,7 +218,7 @@ async fn decided(
         // The cluster may still have the primary, or the workload, although it is to have neither.
         let is_judged = !is_holder && !is_demoted;
         let reach = if is_ready(fleet, cluster) {
-            Reach::Heard
+            Reach::Reporting
         } else if is_judged {
             let work = in_cluster(works, cluster).map(|it| &**it);
             let stopped = stopped(fleet, client, followed, cluster, work).await?;

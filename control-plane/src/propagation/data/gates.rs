@@ -16,7 +16,7 @@ use muster_shared::names::{condition::DATA_PENDING, execution_namespace, work};
 
 use super::check::{Words, holds};
 use super::facts::is_shared;
-use super::mark::{Mark, Step, Told, generation};
+use super::mark::{Mark, Reported, Step, generation};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::availability::is_ready;
@@ -80,12 +80,12 @@ pub fn since(before: &[Condition], closed: &[(String, Closed)]) -> Option<Timest
     let known = conditions::get(before, DATA_PENDING)?;
     let mut named = closed.iter().take(MOST_NAMED);
     let is_told = known.status == conditions::TRUE
-        && named.all(|(cluster, _)| known.message.contains(&told_of(cluster)));
+        && named.all(|(cluster, _)| known.message.contains(&not_created(cluster)));
     is_told.then_some(known.last_transition_time.0)
 }
 
 /// Returns the beginning of what the condition says of the copy in a cluster.
-pub fn told_of(cluster: &str) -> String {
+pub fn not_created(cluster: &str) -> String {
     format!("its copy in {cluster} is not created yet: ")
 }
 
@@ -104,7 +104,7 @@ fn of_role(
     let why = match (work, mark) {
         (None, _) => format!("{object} is not propagated to {cluster}"),
         (_, Some(mark)) if mark.step == Step::Primary => {
-            if told == Some(Told::Promoted) {
+            if told == Some(Reported::Promoted) {
                 return None;
             }
             format!(
@@ -255,7 +255,7 @@ pub fn keeps_copies<'a>(
             // else runs, it is better than nothing.
             let is_behind = is_running
                 && mark.step == Step::Demoting
-                && mark.told(role, &work.status()) != Told::Demoted;
+                && mark.told(role, &work.status()) != Reported::Demoted;
             is_behind.then(|| format!("{object} in {cluster} has not said yet that it is demoted"))
         };
         let why = targets.clone().find_map(of_target);

@@ -43,7 +43,7 @@ pub struct Mark {
 
 /// Role that the status of an object reports, of the order that it was given last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Told {
+pub enum Reported {
     /// Nothing yet.
     #[default]
     Nothing,
@@ -103,15 +103,15 @@ impl Mark {
     }
 
     /// Returns what the report on a Work says of this role.
-    pub fn told(&self, role: &DataRole, report: &WorkStatus) -> Told {
+    pub fn told(&self, role: &DataRole, report: &WorkStatus) -> Reported {
         let Some((status, generation)) = self.seen(report) else {
-            return Told::Nothing;
+            return Reported::Nothing;
         };
         let says = |check| holds(check, status, Some(generation));
         match self.step {
-            Step::Primary if says(&role.promoted) => Told::Promoted,
-            Step::Demoting | Step::Secondary if says(&role.demoted) => Told::Demoted,
-            Step::Primary | Step::Demoting | Step::Secondary => Told::Nothing,
+            Step::Primary if says(&role.promoted) => Reported::Promoted,
+            Step::Demoting | Step::Secondary if says(&role.demoted) => Reported::Demoted,
+            Step::Primary | Step::Demoting | Step::Secondary => Reported::Nothing,
         }
     }
 }
@@ -216,21 +216,46 @@ mod tests {
             })
         };
         for (what, mark, status, expected) in [
-            ("demoted", &third, seen(3, "Secondary", 4), Told::Demoted),
-            ("of before", &third, seen(1, "Secondary", 4), Told::Nothing),
-            ("not read", &third, seen(3, "Secondary", 3), Told::Nothing),
-            ("not done", &third, seen(3, "Primary", 4), Told::Nothing),
-            ("promoted", &second, seen(2, "Primary", 4), Told::Promoted),
-            ("not yet", &second, seen(2, "Secondary", 4), Told::Nothing),
+            (
+                "demoted",
+                &third,
+                seen(3, "Secondary", 4),
+                Reported::Demoted,
+            ),
+            (
+                "of before",
+                &third,
+                seen(1, "Secondary", 4),
+                Reported::Nothing,
+            ),
+            (
+                "not read",
+                &third,
+                seen(3, "Secondary", 3),
+                Reported::Nothing,
+            ),
+            ("not done", &third, seen(3, "Primary", 4), Reported::Nothing),
+            (
+                "promoted",
+                &second,
+                seen(2, "Primary", 4),
+                Reported::Promoted,
+            ),
+            (
+                "not yet",
+                &second,
+                seen(2, "Secondary", 4),
+                Reported::Nothing,
+            ),
             (
                 "another agent",
                 &third,
                 json!({"state": "Secondary"}),
-                Told::Nothing,
+                Reported::Nothing,
             ),
         ] {
             assert_eq!(mark.told(&role, &report(&status)), expected, "{what}");
         }
-        assert_eq!(third.told(&role, &WorkStatus::default()), Told::Nothing);
+        assert_eq!(third.told(&role, &WorkStatus::default()), Reported::Nothing);
     }
 }

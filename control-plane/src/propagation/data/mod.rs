@@ -24,7 +24,7 @@ use muster_shared::conditions;
 use muster_shared::k8s::Condition;
 use muster_shared::names::condition::DATA_PENDING;
 
-use self::gates::{Waiting, since, told_of};
+use self::gates::{Waiting, not_created, since};
 
 /// Reason of the condition while a role waits.
 const ROLE: &str = "WaitingForRole";
@@ -60,7 +60,7 @@ pub fn condition(
         conditions::is_true(before, DATA_PENDING) && since(before, &waiting.closed).is_none();
     if !waiting.closed.is_empty() && !is_of_others {
         let copies = waiting.closed.iter();
-        let copies = copies.map(|(cluster, it)| told_of(cluster) + &it.why);
+        let copies = copies.map(|(cluster, it)| not_created(cluster) + &it.why);
         let message = copies.collect::<Vec<_>>().join("; ");
         return told(if waiting.is_stuck { STUCK } else { DATA }, &message);
     }

@@ -4,7 +4,7 @@
 //! At most one cluster is ordered to be primary: another one becomes so only when each that may
 //! have been primary has said that it is demoted, or is certainly fenced.
 
-use super::mark::{Step, Told};
+use super::mark::{Reported, Step};
 
 /// Facts about an object and the workload that it follows.
 #[derive(Clone, Debug)]
@@ -40,14 +40,14 @@ pub struct Order {
     /// Step that it records; `None` if the object had no role before.
     pub step: Option<Step>,
     /// Role that its agent reports.
-    pub told: Told,
+    pub told: Reported,
 }
 
 /// Whether a cluster is not silent, as far as the role of an object depends on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reach {
     /// The cluster is not silent, and carries out its orders.
-    Heard,
+    Reporting,
     /// The cluster is silent, and its agent has certainly demoted the object.
     Fenced,
     /// The cluster is silent, and the object may be primary: why.
@@ -93,7 +93,7 @@ pub fn decide(scene: &Scene<'_>) -> Decision {
         Some(it) if is_primary(it) && it.is_target => None,
         Some(it) if !it.is_target => Some(not_propagated(scene, holder)),
         None => Some(not_propagated(scene, holder)),
-        Some(it) if it.reach != Reach::Heard => {
+        Some(it) if it.reach != Reach::Reporting => {
             Some(format!("{holder} is to be primary, and is silent"))
         }
         Some(_) => None,
@@ -107,7 +107,7 @@ pub fn decide(scene: &Scene<'_>) -> Decision {
         }
         let told = it.order.unwrap_or_default().told;
         match unchanged(it) {
-            Some(Step::Demoting) if told == Told::Demoted => Some(Step::Secondary),
+            Some(Step::Demoting) if told == Reported::Demoted => Some(Step::Secondary),
             Some(Step::Primary) | None if it.in_use.is_none() => Some(Step::Demoting),
             step => step,
         }
@@ -155,9 +155,9 @@ fn blocks(copy: &Copy<'_>, promotes_unreachable: bool) -> Option<String> {
     };
     match (order.step, &copy.reach) {
         (Some(Step::Secondary), _) | (Some(Step::Demoting), Reach::Fenced) => None,
-        (Some(Step::Demoting), _) if order.told == Told::Demoted => None,
+        (Some(Step::Demoting), _) if order.told == Reported::Demoted => None,
         (Some(Step::Demoting), Reach::Silent(_)) if promotes_unreachable => None,
-        (Some(Step::Demoting), Reach::Heard) => {
+        (Some(Step::Demoting), Reach::Reporting) => {
             Some(format!("{cluster} has not said yet that it is demoted"))
         }
         (_, Reach::Silent(why)) if !promotes_unreachable => Some(format!(
@@ -191,9 +191,9 @@ mod tests {
             _ => None,
         };
         let told = if has("demoted") {
-            Told::Demoted
+            Reported::Demoted
         } else {
-            Told::Nothing
+            Reported::Nothing
         };
         Copy {
             cluster: words[0],
@@ -204,7 +204,7 @@ mod tests {
             } else if has("silent") {
                 Reach::Silent("no lease".to_owned())
             } else {
-                Reach::Heard
+                Reach::Reporting
             },
             in_use: has("used").then(|| "it is being removed".to_owned()),
         }

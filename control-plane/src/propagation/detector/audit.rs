@@ -74,7 +74,7 @@ pub fn written(spec: &PropagationSpec, namespace: Option<&str>, scope: &Scope) -
         add("UnknownPriorityClass", note.to_owned());
     }
     for (part, mode, state) in preservations(spec) {
-        if !state.rules.is_empty() && !hands_state_on(mode, spec) {
+        if !state.rules.is_empty() && !passes_state_on(mode, spec) {
             let note = format!(
                 "spec.failover.{part}.statePreservation: no new copy is given the old one's state unless purgeMode is Directly"
             );
@@ -142,7 +142,7 @@ fn preservations(
 
 /// Returns whether a new copy is given the state of the old one: where that goes first, as purge
 /// mode Directly says, or where two copies must not run.
-fn hands_state_on(mode: Option<&PurgeMode>, spec: &PropagationSpec) -> bool {
+fn passes_state_on(mode: Option<&PurgeMode>, spec: &PropagationSpec) -> bool {
     let cluster = spec.cluster_failover();
     let is_fenced = cluster.is_some_and(|it| it.fencing.is_some());
     let data = spec.data_replication.as_ref();

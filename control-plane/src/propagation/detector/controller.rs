@@ -245,7 +245,7 @@ impl Detector {
         let began = *self.began.get_or_init(Instant::now);
         let changed = self.memory().changed.remove(&key);
         let changed = changed.filter(|seen| is_unanswered(*seen, began));
-        let outcome = self.look_at(&key, changed.is_some()).await;
+        let outcome = self.decide(&key, changed.is_some()).await;
         if let Some(seen) = changed
             && !matches!(outcome, Ok(Next::Done))
         {
@@ -254,7 +254,7 @@ impl Detector {
         outcome
     }
 
-    async fn look_at(&self, key: &TemplateKey, changed: bool) -> Result<Next, Error> {
+    async fn decide(&self, key: &TemplateKey, changed: bool) -> Result<Next, Error> {
         let template = match self.fleet.templates.get(key) {
             Lookup::Found(template) => template,
             // When its kind is listed, it is seen.

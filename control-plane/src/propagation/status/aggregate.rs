@@ -161,7 +161,7 @@ pub enum Applied {
     /// A cluster has not applied it, or has it and should not.
     NotFully,
     /// Only the silence of clusters leaves it open; the message names them.
-    NotHeard(String),
+    Silent(String),
 }
 
 /// Returns the merge patch of a binding's status, `None` when it says all this already.
@@ -184,7 +184,7 @@ pub fn patch(
     let (word, (reason, message)) = match applied {
         Applied::Fully => (conditions::TRUE, SUCCESS),
         Applied::NotFully => (conditions::FALSE, FAILED),
-        Applied::NotHeard(message) => (conditions::UNKNOWN, (NOT_HEARD, message.as_str())),
+        Applied::Silent(message) => (conditions::UNKNOWN, (NOT_HEARD, message.as_str())),
     };
     let mut all = held.conditions.clone();
     let told = conditions::new(condition::FULLY_APPLIED, word, reason, message, now);

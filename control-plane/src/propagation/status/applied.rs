@@ -16,7 +16,7 @@ const MOST: usize = 5;
 const LONGEST: usize = 160;
 
 /// Type, reason and text of an event about a template.
-pub(super) type Told = (EventType, &'static str, String);
+pub(super) type Note = (EventType, &'static str, String);
 
 /// Returns what is new for the template once `items` are written in place of what `held` says;
 /// `None` when nothing is.
@@ -24,7 +24,7 @@ pub(super) fn told(
     held: &ResourceBindingStatus,
     items: &[AggregatedStatusItem],
     fully_applied: bool,
-) -> Option<Told> {
+) -> Option<Note> {
     let known = |item: &AggregatedStatusItem| {
         held.aggregated_status
             .iter()

@@ -245,7 +245,7 @@ async fn reconcile(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<N
     let applied = match fully_applied(&expected, &items) {
         true if silent.is_empty() => Applied::Fully,
         false if is_nowhere && is_for_none => Applied::Fully,
-        true => Applied::NotHeard(silence::not_heard(&silent)),
+        true => Applied::Silent(silence::all_silent(&silent)),
         false => Applied::NotFully,
     };
     silence::mark(&mut items, &silent);

@@ -100,7 +100,7 @@ pub(super) fn mark(items: &mut [AggregatedStatusItem], silent: &Silent) {
 }
 
 /// Returns the message of the condition `FullyApplied` when only silence leaves it open.
-pub(super) fn not_heard(silent: &Silent) -> String {
+pub(super) fn all_silent(silent: &Silent) -> String {
     let words = silent.iter();
     let words = words.map(|(name, it)| format!("{name} (unknown since {:.0})", it.since));
     let words: Vec<String> = words.collect();

@@ -180,7 +180,7 @@ mod tests {
         }
         let changes: Vec<_> = changes.into_iter().collect();
         let mut helped = queue.helped(&changes, GradeRule::Minimums);
-        helped.extend(queue.turn());
+        helped.extend(queue.next_round());
         let is_helped = |name| helped.iter().any(|(helped, _)| *helped == name);
         let names = waiting.iter().map(|(name, ..)| *name);
         names.filter(|name| is_helped(*name)).collect()

@@ -119,7 +119,7 @@ impl<K: Clone + Ord + Hash> Waiting<K> {
         let has_grown = state.deciding.remove(key).unwrap_or(false);
         let former = state.take(key);
         if former.as_ref().is_some_and(|entry| entry.woken) {
-            state.pace.looked(wait.is_some());
+            state.pace.decided(wait.is_some());
         }
         if let Some((spec, wait)) = wait {
             let lacking = if has_grown { 0 } else { wait.lacking.max(1) };
@@ -148,7 +148,7 @@ impl<K: Clone + Ord + Hash> Waiting<K> {
             let deciding = state.deciding.keys();
             helped.extend(deciding.map(|key| (key.clone(), Duration::ZERO)));
             if changes.iter().any(ClusterChange::admits_more) {
-                helped.extend(state.turn());
+                helped.extend(state.next_round());
             }
         } else if !changes.is_empty() {
             state.deciding.values_mut().for_each(|grown| *grown = true);
@@ -161,8 +161,8 @@ impl<K: Clone + Ord + Hash> Waiting<K> {
 
     /// Returns the bindings that are to be decided next, each with the time after which it is.
     /// They are not named again before they have been decided.
-    pub fn turn(&self) -> Vec<(K, Duration)> {
-        self.state.lock().turn()
+    pub fn next_round(&self) -> Vec<(K, Duration)> {
+        self.state.lock().next_round()
     }
 
     /// Passes the bindings to `wake` that changes may have helped, round by round, for ever.
@@ -171,7 +171,7 @@ impl<K: Clone + Ord + Hash> Waiting<K> {
             self.due.notified().await;
             loop {
                 tokio::time::sleep(GATHER_ROOM).await;
-                let woken = self.turn();
+                let woken = self.next_round();
                 if woken.is_empty() {
                     break;
                 }
@@ -242,7 +242,7 @@ impl<K: Clone + Ord + Hash> State<K> {
     ) -> Option<T> {
         let group = self.choices.get_mut(choice)?.groups.entry(key).or_default();
         let result = change(group);
-        if group.is_due() && !std::mem::replace(&mut group.has_turn, true) {
+        if group.is_due() && !std::mem::replace(&mut group.is_in_order, true) {
             self.wake_order.add((key, choice));
         }
         Some(result)
@@ -286,7 +286,7 @@ impl<K: Clone + Ord + Hash> State<K> {
                     });
                     group.grow(*growth);
                 }
-                if group.is_due() && !std::mem::replace(&mut group.has_turn, true) {
+                if group.is_due() && !std::mem::replace(&mut group.is_in_order, true) {
                     self.wake_order.add((*key, id));
                 }
             }
@@ -294,7 +294,7 @@ impl<K: Clone + Ord + Hash> State<K> {
         compared
     }
 
-    fn turn(&mut self) -> Vec<(K, Duration)> {
+    fn next_round(&mut self) -> Vec<(K, Duration)> {
         if self.wake_order.is_empty() {
             return Vec::new();
         }
@@ -307,7 +307,7 @@ impl<K: Clone + Ord + Hash> State<K> {
             let Some(group) = groups.and_then(|groups| groups.get_mut(&key)) else {
                 continue;
             };
-            group.has_turn = false;
+            group.is_in_order = false;
             if let Some((binding, is_likely)) = group.pop()
                 && let Some(entry) = self.entries.get_mut(&binding)
             {
@@ -323,7 +323,7 @@ impl<K: Clone + Ord + Hash> State<K> {
                 woken.push((binding, after));
             }
             if group.is_due() {
-                group.has_turn = true;
+                group.is_in_order = true;
                 self.wake_order.add((key, id));
             }
         }

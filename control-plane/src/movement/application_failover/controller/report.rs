@@ -43,14 +43,14 @@ impl Applications {
             });
         }
         let settled = self.settle(case, history).await?;
-        let was_told = conditions::get(&case.binding.status().conditions, CONDITION);
+        let was_reported = conditions::get(&case.binding.status().conditions, CONDITION);
         let moved = self
             .known
             .lock()
             .get(case.key)
             .and_then(|known| known.moved.clone());
         let moved = moved.map(FailoverState::Left);
-        let state = moved.or(state).or_else(|| match was_told {
+        let state = moved.or(state).or_else(|| match was_reported {
             _ if is_said => None,
             told if history.to_publish(told).is_some() => {
                 history.to_publish(told).cloned().map(FailoverState::Left)
@@ -60,7 +60,7 @@ impl Applications {
             _ => None,
         });
         if let Some(state) = state {
-            self.report_change(case, &state, was_told).await?;
+            self.report_change(case, &state, was_reported).await?;
             // A report that fails leaves the move to be reported.
             let is_told =
                 |moved: &mut Move| matches!(&state, FailoverState::Left(told) if told == moved);
@@ -76,19 +76,19 @@ impl Applications {
         &self,
         case: &Case<'_>,
         state: &FailoverState,
-        was_told: Option<&Condition>,
+        was_reported: Option<&Condition>,
     ) -> Result<(), ApiError> {
-        let told_at = self
+        let reported_at = self
             .known
             .lock()
             .get(case.key)
-            .and_then(|known| known.told_at);
-        if told_at.is_some_and(|at| state.repeats(was_told, at, case.now)) {
+            .and_then(|known| known.reported_at);
+        if reported_at.is_some_and(|at| state.repeats(was_reported, at, case.now)) {
             return Ok(());
         }
         self.report(case.key, case.binding, state, case.now).await?;
         if let Some(known) = self.known.lock().get_mut(case.key) {
-            known.told_at = Some(case.now);
+            known.reported_at = Some(case.now);
         }
         Ok(())
     }

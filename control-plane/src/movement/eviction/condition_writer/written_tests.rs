@@ -80,7 +80,7 @@ async fn what_has_nowhere_to_go_is_written_and_told_of_the_binding_and_the_workl
         (&said["reason"], &said["status"]),
         (&json!("NowhereToGo"), &json!("True"))
     );
-    assert_eq!(writer.books.lock().len(), 1, "it is pending still");
+    assert_eq!(writer.pending.lock().len(), 1, "it is pending still");
 }
 
 #[tokio::test(start_paused = true)]
@@ -89,7 +89,7 @@ async fn what_is_over_is_forgotten_once_it_was_told_and_nobody_hears_of_what_nev
     writer.report(vec![(key(), note(EvictionState::Recovered))]);
     assert_eq!(stand.api.told().await, []);
     assert_eq!(stand.api.writes(), []);
-    assert!(writer.books.lock().is_empty());
+    assert!(writer.pending.lock().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -110,8 +110,10 @@ async fn a_note_that_comes_too_late_is_read_again_or_dropped_and_others_are_trie
         let (method, path) = (Method::PATCH, "/web-deployment/status");
         let refused = refusal(code, reason, "web-deployment");
         stand.api.answer(method, path, code, refused);
-        let book = |book: &mut PendingNotes| _ = book.take(nowhere("m1", "full"), Instant::now());
-        book(writer.books.lock().entry(key()).or_default());
+        let unwritten = |unwritten: &mut PendingNotes| {
+            _ = unwritten.take(nowhere("m1", "full"), Instant::now())
+        };
+        unwritten(writer.pending.lock().entry(key()).or_default());
         let next = writer.write(&stand.fleet, key()).await;
         let expected = match code {
             409 => Some(Next::Again),
@@ -130,8 +132,8 @@ async fn what_the_process_before_told_is_told_again_only_later_than_its_start() 
         let (stand, writer) = stand(said.map(|it| vec![it])).await;
         writer.begin();
         tokio::time::advance(Duration::from_secs(seconds)).await;
-        let book = |book: &mut PendingNotes| _ = book.take(stays(), Instant::now());
-        book(writer.books.lock().entry(key()).or_default());
+        let unwritten = |unwritten: &mut PendingNotes| _ = unwritten.take(stays(), Instant::now());
+        unwritten(writer.pending.lock().entry(key()).or_default());
         let next = writer.write(&stand.fleet, key()).await;
         assert_eq!(next.unwrap(), Next::Done, "{seconds}");
         pass(1).await;
@@ -152,9 +154,9 @@ async fn nothing_is_decided_by_a_binding_of_before_our_own_last_write() {
         json!({"metadata": {"name": "m1"}, "spec": {"syncMode": "Pull"}}),
     );
     pass(1).await;
-    let book = |book: &mut PendingNotes| _ = book.take(stays(), Instant::now());
-    book(writer.books.lock().entry(key()).or_default());
+    let unwritten = |unwritten: &mut PendingNotes| _ = unwritten.take(stays(), Instant::now());
+    unwritten(writer.pending.lock().entry(key()).or_default());
     let next = writer.write(&stand.fleet, key()).await;
     assert!(matches!(next, Ok(Next::After(_))), "{next:?}");
-    assert_eq!(writer.books.lock().len(), 1, "the note is there still");
+    assert_eq!(writer.pending.lock().len(), 1, "the note is there still");
 }

@@ -80,7 +80,7 @@ impl Evictor {
     }
 
     /// Wakes the workloads that room was kept from, once there is nobody any more to keep it for.
-    pub(super) fn look_at_held_back(&mut self, now: Now) {
+    pub(super) fn retry_held_back(&mut self, now: Now) {
         if self.look.is_none_or(|look| look > now.tick) {
             return;
         }

@@ -27,7 +27,7 @@ impl Evictor {
         if self.fleet.settle(now.tick) {
             self.wake = Some(now.tick);
         }
-        self.look_at_held_back(now);
+        self.retry_held_back(now);
         if self.wake.is_some_and(|wake| wake <= now.tick) {
             self.wake = None;
             self.wakes += 1;

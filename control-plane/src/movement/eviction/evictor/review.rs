@@ -89,7 +89,7 @@ impl Evictor {
             Judgement::Leave { due, cause } => {
                 let rank = Rank::new(binding.spec.priority(), due);
                 if due <= now.wall {
-                    self.turn_of_due(cluster, &binding, &cause, rank, now)
+                    self.state_of_due(cluster, &binding, &cause, rank, now)
                 } else {
                     let is_back = self.returned(cluster, &cause.taint, now) == Some(due);
                     let mut cause = cause.to_string();
@@ -116,7 +116,7 @@ impl Evictor {
 
     /// Returns what becomes of a workload whose time has come: it waits while two copies of it
     /// might run.
-    pub(super) fn turn_of_due(
+    pub(super) fn state_of_due(
         &self,
         cluster: &str,
         binding: &AnyBinding,

@@ -17,7 +17,7 @@ pub fn condition(notes: &[Note], now: Timestamp) -> Option<Condition> {
     // Of several clusters the one that says most about what somebody has to do.
     let lead = notes
         .iter()
-        .max_by_key(|note| note.state.telling().weight)?;
+        .max_by_key(|note| note.state.reporting().weight)?;
     let is_pending = lead.is_pending();
     let status = if is_pending {
         conditions::TRUE
@@ -74,7 +74,7 @@ pub fn merge(
 ) -> Option<Vec<Condition>> {
     let observation = condition(notes, now)?;
     let known = conditions::get(before, CONDITION);
-    if is_start && known.is_some_and(|known| is_older_news(known, notes)) {
+    if is_start && known.is_some_and(|known| is_older(known, notes)) {
         return None;
     }
     // That nothing has to be done needs no condition where nothing was ever pending.
@@ -96,8 +96,8 @@ pub fn merge(
     if known.is_some_and(is_older) {
         return replaced(observation);
     }
-    if let Some(known) = known.filter(|known| tells_of_eviction(known))
-        && !tells_of_eviction(&observation)
+    if let Some(known) = known.filter(|known| reports_eviction(known))
+        && !reports_eviction(&observation)
     {
         let at = now.max(later(known.last_transition_time.0));
         return replaced(Condition {
@@ -111,17 +111,17 @@ pub fn merge(
 /// Returns whether the notes say only what was so before the workload left a cluster, while the
 /// condition reports that it left: the notes then say that it stays elsewhere in spite of taints. A
 /// taint without a time is taken to be older.
-pub(super) fn is_older_news(known: &Condition, notes: &[Note]) -> bool {
+pub(super) fn is_older(known: &Condition, notes: &[Note]) -> bool {
     let told = known.last_transition_time.0;
     let is_older = |note: &Note| match note.state {
         EvictionState::Stays { since, .. } => since.is_none_or(|since| since <= told),
         _ => false,
     };
-    known.status == conditions::FALSE && tells_of_eviction(known) && notes.iter().all(is_older)
+    known.status == conditions::FALSE && reports_eviction(known) && notes.iter().all(is_older)
 }
 
 /// Returns whether a condition reports that the workload left a cluster, beside what else it says.
-fn tells_of_eviction(condition: &Condition) -> bool {
+fn reports_eviction(condition: &Condition) -> bool {
     let mut stories = condition.message.split("; ");
     stories.any(|story| story.starts_with(LEFT))
 }

@@ -1,6 +1,6 @@
 use muster_shared::k8s::Condition;
 
-use super::condition::is_older_news;
+use super::condition::is_older;
 use super::*;
 use crate::fleet::testing::at;
 use crate::movement::eviction::record::Record;
@@ -213,7 +213,7 @@ fn only_what_stays_beside_an_eviction_is_no_news_to_a_process_that_starts() {
         (&over, stays(90), false),
     ] {
         let notes = [note];
-        let found = is_older_news(known, &notes);
+        let found = is_older(known, &notes);
         assert_eq!(found, expected, "{known:?} {notes:?}");
     }
 }

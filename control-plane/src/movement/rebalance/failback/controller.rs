@@ -130,7 +130,7 @@ fn follow(controller: &Arc<Failback>, fleet: &Arc<Fleet>, bindings: &Bindings) {
                 .as_ref()
                 .is_none_or(|old| old.metadata.generation != new.metadata.generation);
             let fleet = fleet.upgrade();
-            let is_asked = fleet.is_some_and(|fleet| takes_turn(&fleet, new.as_ref()));
+            let is_asked = fleet.is_some_and(|fleet| may_return(&fleet, new.as_ref()));
             let (old, new) = (old.as_deref().map(names).unwrap_or_default(), names(new));
             if old.is_empty() && new.is_empty() {
                 return;
@@ -266,7 +266,7 @@ impl Failback {
         }
         // A pause or a report of the scheduler may have come since the request.
         if is_reschedule_requested(spec, binding.status()) {
-            self.note(key, takes_turn(fleet, binding.as_ref()));
+            self.note(key, may_return(fleet, binding.as_ref()));
         }
         if !is_settled(binding.as_ref()) {
             return Ok(Next::Done);
@@ -378,7 +378,7 @@ fn is_settled(binding: &AnyBinding) -> bool {
 /// Returns whether a workload is asked to return and can be placed anew now. One whose request has
 /// to wait for a person or for its target, or is another scheduler's, keeps no others from
 /// returning.
-fn takes_turn(fleet: &Fleet, binding: &AnyBinding) -> bool {
+fn may_return(fleet: &Fleet, binding: &AnyBinding) -> bool {
     let (spec, now) = (&binding.spec, fleet.clock.now());
     let is_paused = |it: &TargetCluster| fleet.pauses.of(&it.name, now).is_some();
     !is_answered(binding)

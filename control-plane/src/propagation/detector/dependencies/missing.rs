@@ -31,7 +31,7 @@ const SETTLING: Duration = Duration::from_secs(5);
 /// Workers: what they report is not urgent, and mostly there is nothing to report.
 const WORKERS: usize = 2;
 
-struct Teller {
+struct Reporter {
     /// What workloads refer to that do not take it along. May be lost.
     index: Mutex<Index>,
     /// Workloads that wait for the kind of their template to be listed.
@@ -41,23 +41,26 @@ struct Teller {
 /// Starts reporting.
 pub(in crate::propagation::detector) fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     let queue = Queue::new("missing dependencies");
-    let teller = Arc::new(Teller {
+    let reporter = Arc::new(Reporter {
         parked: Parked::new(&fleet.templates, &queue),
         index: Mutex::default(),
     });
     let concerned = {
-        let teller = Arc::clone(&teller);
-        move |_: &Fleet, change: &_| teller.concerned(change)
+        let reporter = Arc::clone(&reporter);
+        move |_: &Fleet, change: &_| reporter.concerned(change)
     };
     Controller::with(fleet, "missing dependencies", &queue)
         .gathers(SETTLING, &fleet.bindings, concerned)
         .watches(&*fleet.interpreters, Fleet::interpreted_anew)
-        .run(tasks, WORKERS, teller, |fleet, teller, key| async move {
-            teller.check(&fleet, &key).await
-        });
+        .run(
+            tasks,
+            WORKERS,
+            reporter,
+            |fleet, reporter, key| async move { reporter.check(&fleet, &key).await },
+        );
 }
 
-impl Teller {
+impl Reporter {
     /// Returns a binding that changes, and those that refer to its template: all of them may lack
     /// something.
     fn concerned(&self, change: &Change<AnyBinding>) -> Vec<BindingKey> {

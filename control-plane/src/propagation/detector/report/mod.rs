@@ -135,7 +135,7 @@ impl Detector {
         // A process that has just started has not seen which templates are refused. The status that
         // the process before it wrote stays until it has.
         let is_told = known.is_some_and(|it| it.observed_generation == generation);
-        if is_told && !self.has_looked_at_all() {
+        if is_told && !self.has_reconciled_all() {
             return Ok(Next::After(BATCH));
         }
         let tally = self.tally(key);
@@ -195,7 +195,7 @@ impl Detector {
 
     /// Returns whether each template was reconciled since this process began to act, as far as is
     /// known. Before that, it is not known for which templates no binding can be made.
-    fn has_looked_at_all(&self) -> bool {
+    fn has_reconciled_all(&self) -> bool {
         let mut start = self.reports.start.lock();
         if start.is_over {
             return true;

@@ -24,7 +24,7 @@ pub struct Group<K> {
     /// How many bindings belong to it, those included that have been woken.
     pub members: usize,
     /// Whether it has its place among the groups whose bindings are to be woken.
-    pub has_turn: bool,
+    pub is_in_order: bool,
     admission: Line<K>,
     /// Counts the replicas for which room has appeared since the group exists. Room that went is
     /// not counted: a decision too many does no harm.
@@ -44,7 +44,7 @@ impl<K> Default for Group<K> {
     fn default() -> Self {
         Self {
             members: 0,
-            has_turn: false,
+            is_in_order: false,
             admission: Line::default(),
             room: Line::default(),
             anything: Line::default(),

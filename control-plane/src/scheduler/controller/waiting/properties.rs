@@ -93,7 +93,7 @@ fn woken(
             .map(|it| it.0),
     );
     for _ in 0..=bindings {
-        woken.extend(waiting.turn().iter().map(|it| it.0));
+        woken.extend(waiting.next_round().iter().map(|it| it.0));
     }
     assert!(waiting.state.lock().wake_order.is_empty());
     woken

@@ -6,7 +6,7 @@ use crate::scheduler::tests::fixtures::{aggregated, cluster, decoded, deployment
 /// Returns who is woken when the cluster changes so.
 fn helped(waiting: &Waiting<&'static str>, old: &Value, new: &Value) -> Vec<&'static str> {
     let mut helped: Vec<_> = observe(waiting, old, new).into_iter().collect();
-    while let woken = waiting.turn()
+    while let woken = waiting.next_round()
         && !woken.is_empty()
     {
         helped.extend(woken);
@@ -103,16 +103,20 @@ fn a_change_during_a_look_is_not_missed() {
         let waiting = Waiting::default();
         let at = |cores| cluster("m", cores);
         let ill = tainted("m", 10, "x", "NoSchedule");
-        waiting.begin("looking");
+        waiting.begin("deciding");
         assert!(helped(&waiting, &at(10), &at(10)).is_empty());
         // Whom a cluster lets in counts for whatever comes of the decision.
-        assert_eq!(helped(&waiting, &ill, &at(10)), ["looking"]);
+        assert_eq!(helped(&waiting, &ill, &at(10)), ["deciding"]);
         // Room counts if it is room that is missing.
         assert!(helped(&waiting, &at(10), &at(11)).is_empty());
         let lacking = 100;
-        waiting.put(&"looking", Some((&spec, Wait { wish, lacking })));
-        assert_eq!(waiting.turn(), [("looking", Duration::ZERO)], "{wish:?}");
-        waiting.put(&"looking", None);
+        waiting.put(&"deciding", Some((&spec, Wait { wish, lacking })));
+        assert_eq!(
+            waiting.next_round(),
+            [("deciding", Duration::ZERO)],
+            "{wish:?}"
+        );
+        waiting.put(&"deciding", None);
         assert!(helped(&waiting, &at(10), &at(11)).is_empty());
     }
 }
@@ -122,10 +126,10 @@ async fn room_that_appears_during_a_look_wakes_when_the_look_has_ended() {
     let at = |cores| cluster("m", cores);
     for (now, is_helped) in [(at(10), false), (at(9), false), (at(11), true)] {
         let waiting = Waiting::default();
-        waiting.begin("looking");
+        waiting.begin("deciding");
         assert!(observe(&waiting, &at(10), &now).is_empty());
         let spec = deployment(30, &aggregated());
-        waiting.put(&"looking", Some((&spec, room(100))));
+        waiting.put(&"deciding", Some((&spec, room(100))));
         let woken = Mutex::new(Vec::new());
         let wake = waiting.wake(|key, _| woken.lock().push(key));
         tokio::time::timeout(LONGEST_GATHER, wake)
@@ -171,12 +175,12 @@ fn looks_in_vain_become_rarer() {
     for after in [0, 300, 900, 2_100] {
         waiting.put(&"m", Some((&spec, wait)));
         assert!(observe(&waiting, &at(10), &at(11)).is_empty());
-        assert_eq!(waiting.turn(), [("m", Duration::from_millis(after))]);
+        assert_eq!(waiting.next_round(), [("m", Duration::from_millis(after))]);
     }
     waiting.put(&"m", Some((&spec, wait)));
     let ill = tainted("m", 10, "x", "NoSchedule");
     observe(&waiting, &at(10), &ill);
-    assert_eq!(waiting.turn(), [("m", Duration::ZERO)]);
+    assert_eq!(waiting.next_round(), [("m", Duration::ZERO)]);
 }
 
 #[test]
@@ -194,17 +198,17 @@ fn who_is_to_be_looked_at_later_is_looked_at_at_once_when_admission_changes() {
     }
     observe(&waiting, &at(10), &at(11));
     let later = LONGEST_GATHER.saturating_sub(GATHER_ROOM);
-    assert_eq!(waiting.turn(), [(0, later)]);
+    assert_eq!(waiting.next_round(), [(0, later)]);
     observe(&waiting, &at(11), &ill);
-    assert_eq!(waiting.turn(), [(0, Duration::ZERO)]);
-    assert!(waiting.turn().is_empty(), "once");
+    assert_eq!(waiting.next_round(), [(0, Duration::ZERO)]);
+    assert!(waiting.next_round().is_empty(), "once");
     // Decided since, it waits as before.
     waiting.put(&0, Some((&spec, wait)));
     observe(&waiting, &at(11), &at(12));
-    assert_eq!(waiting.turn(), [(0, later)]);
+    assert_eq!(waiting.next_round(), [(0, later)]);
     waiting.put(&0, None);
     observe(&waiting, &at(11), &ill);
-    assert!(waiting.turn().is_empty());
+    assert!(waiting.next_round().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -247,7 +251,7 @@ fn higher_priorities_are_woken_first_where_they_count() {
             waiting.put(&key, Some((&spec, room(priority))));
         }
         observe(&waiting, &cluster("m", 10), &cluster("m", 99));
-        let woken = waiting.turn();
+        let woken = waiting.next_round();
         assert_eq!(woken.len(), 2);
         assert_eq!(woken[0].0, expected, "ranked: {ranked}");
     }
@@ -292,7 +296,7 @@ fn a_report_is_compared_only_with_what_may_go_to_its_cluster_where_that_is_named
         compared, 3,
         "one choice of clusters, one demand, one group of it"
     );
-    assert_eq!(waiting.turn(), [(7, Duration::ZERO)]);
+    assert_eq!(waiting.next_round(), [(7, Duration::ZERO)]);
     let ill = decoded(&tainted("m7", 2, "x", "NoSchedule"));
     let change = ClusterChange::between(Some(&new), Some(&ill)).unwrap();
     let compared = waiting.state.lock().observe(&change, GradeRule::Minimums);

@@ -74,7 +74,7 @@ impl Default for Pace {
 
 impl Pace {
     /// Records that a binding that was woken has been decided.
-    pub fn looked(&mut self, in_vain: bool) {
+    pub fn decided(&mut self, in_vain: bool) {
         if in_vain {
             self.in_vain += 1;
         } else {
@@ -122,8 +122,8 @@ mod tests {
     fn the_more_are_helped_the_more_are_woken() {
         let mut pace = Pace::default();
         let mut step = |helped: usize, in_vain: usize| {
-            (0..helped).for_each(|_| pace.looked(false));
-            (0..in_vain).for_each(|_| pace.looked(true));
+            (0..helped).for_each(|_| pace.decided(false));
+            (0..in_vain).for_each(|_| pace.decided(true));
             pace.step()
         };
         let steps = [
