@@ -286,7 +286,7 @@ fn report(fleet: &Fleet, cluster: &Cluster, outcome: &Outcome) {
 }
 
 #[cfg(test)]
-mod told_tests;
+mod reported_tests;
 
 #[cfg(test)]
 mod tests {

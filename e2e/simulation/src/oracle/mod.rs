@@ -21,6 +21,7 @@ pub mod orphans;
 pub mod pace;
 pub mod paused;
 pub mod progress;
+pub mod reported;
 pub mod rest;
 pub mod rights;
 pub mod scene;
@@ -30,7 +31,6 @@ pub mod silence;
 pub mod stale;
 #[cfg(test)]
 mod testing;
-pub mod told;
 mod troubles;
 mod wishes;
 pub mod witnesses;
@@ -166,7 +166,7 @@ impl Suite {
                 Box::new(silence::Silence::default()),
                 Box::new(rest::Rest::default()),
                 Box::new(rights::Rights),
-                Box::new(told::Told::default()),
+                Box::new(reported::Reported::default()),
                 Box::new(orphans::Orphans::default()),
                 Box::new(witnesses::Witnesses::default()),
                 Box::new(settled::Settled),

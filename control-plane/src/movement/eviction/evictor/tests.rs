@@ -5,9 +5,9 @@ mod fences;
 mod important;
 mod pace;
 mod pauses;
+mod reports;
 mod returned;
 mod stranded;
-mod told;
 
 use jiff::Timestamp;
 use muster_shared::api::any_binding::AnyBinding;

@@ -15,16 +15,16 @@ use super::scene::Scene;
 use super::{End, Oracle, Violation};
 use crate::history::{Actor, Entry, Key, Request, World};
 
-const NAME: &str = "told";
+const NAME: &str = "reported";
 
 /// The oracle.
 #[derive(Debug, Default)]
-pub struct Told {
+pub struct Reported {
     /// Evictions that neither an event nor a condition has reported yet, with their times.
     unreported: BTreeMap<Key, Timestamp>,
 }
 
-impl Oracle for Told {
+impl Oracle for Reported {
     fn name(&self) -> &'static str {
         NAME
     }
@@ -102,7 +102,7 @@ impl Oracle for Told {
     }
 }
 
-impl Told {
+impl Reported {
     /// Takes note of an event about a binding, or about its template, that reports its eviction.
     fn hear(&mut self, request: &Request) {
         let Some(event) = request.after.as_deref() else {
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
     use crate::history::Api;
 
-    fn evict(story: &mut Story<Told>, task: &Value) {
+    fn evict(story: &mut Story<Reported>, task: &Value) {
         story.write(
             control_plane(),
             &binding_key("web-deployment"),
@@ -173,7 +173,7 @@ mod tests {
         for field in ["reason", "message", "producer", "nothing"] {
             let mut task = whole.clone();
             task[field] = json!("");
-            let mut story = Story::new(Told::default());
+            let mut story = Story::new(Reported::default());
             evict(&mut story, &task);
             story.keeps(field == "nothing", field);
         }
@@ -197,7 +197,7 @@ mod tests {
             ("that of an application", None, moved, true),
             ("another condition", None, Some("WaitingForRate"), false),
         ] {
-            let mut story = Story::new(Told::default());
+            let mut story = Story::new(Reported::default());
             let task = json!({"fromCluster": "m1", "reason": "TaintUntolerated", "producer": "x", "message": "x"});
             evict(&mut story, &task);
             if let Some(event) = event {
@@ -218,7 +218,7 @@ mod tests {
     fn a_condition_tells_of_an_eviction_by_its_date_however_late_it_is_written() {
         // Seconds before the eviction, and seconds after it until the condition is written.
         for (before, after, is_kept) in [(2, 0, true), (2, 300, true), (300, 0, false)] {
-            let mut story = Story::new(Told::default());
+            let mut story = Story::new(Reported::default());
             let dated = story.time();
             story.wait(before);
             let task = json!({
@@ -240,7 +240,7 @@ mod tests {
             ("NoExecute", json!([{"type": "EvictionPending"}]), true),
             ("NoSchedule", json!([]), true),
         ] {
-            let mut story = Story::new(Told::default());
+            let mut story = Story::new(Reported::default());
             let tainted = cluster("True", &[&format!("x:{effect}")]);
             story.write(person(), &cluster_key("m1"), tainted);
             let mut stays = binding(&["m1"]);
