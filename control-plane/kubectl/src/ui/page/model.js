@@ -47,12 +47,12 @@ export function headline(status, failovers = []) {
   const number = Math.max(count.stranded + count.waiting + count.unheard, count.unplaced, count.applications, count.heldBack, count.withoutDependencies);
   const need = [...clusters, ...(number ? [plural(number, "workload")] : [])].join(", ");
   const short = { well: "all well", notice: "by order", unknown: "not known" }[severity] || need || "attention";
-  return { severity, sentence: `${sign} ${sentence}`, told: told(status.summary, interrupted(failovers)), title: `${sign} ${short} – Muster`, icon: `${severity}.svg` };
+  return { severity, sentence: `${sign} ${sentence}`, matters: matters(status.summary, interrupted(failovers)), title: `${sign} ${short} – Muster`, icon: `${severity}.svg` };
 }
 
 const LOST = { yes: ["✖", "bad"], perhaps: ["?", "warn"], no: ["✔", "good"], unknown: ["?", "bad"] };
 // Returns what stands below the headline, always in the same order.
-function told({ lost, service, next, advice, twice, stop }, more = "") {
+function matters({ lost, service, next, advice, twice, stop }, more = "") {
   const [sign, kind] = LOST[lost];
   return [
     { name: "Without service", text: `${sign} ${service}${more}`, kind },
@@ -66,14 +66,14 @@ const UNANSWERED = { lost: "unknown", service: "not known", next: "not known", a
 // Returns the same while nothing can be read. `summary`: why, if that is known; `known`: the status
 // that could be read last.
 export function away(summary, known) {
-  const rows = told(summary || UNANSWERED);
+  const rows = matters(summary || UNANSWERED);
   rows[1].text += "; this page refreshes by itself every few seconds";
   if (!known) return rows;
   const { sentence, service, twice } = known.summary;
   return [...rows, { name: "Last known", text: `${moment(known.read)}: ${sentence}. Service: ${service}. Two copies: ${twice}` }];
 }
 
-// Returns what an empty queue says: what comes later is no member of it, and is told by Next.
+// Returns what an empty queue says: what comes later is no member of it, and is said by Next.
 export function idle(status) {
   const returning = (status.left || []).reduce((sum, it) => sum + it.returning, 0);
   const old = (status.oldCopies || []).reduce((sum, it) => sum + it.copies, 0);
@@ -300,11 +300,11 @@ export function strips(failovers, status, now) {
   const lasting = common(failovers.filter((it) => it.status?.state !== "Ended"), status?.clusterList || []);
   const ended = failovers.filter((it) => it.status?.state === "Ended");
   const shown = [...lasting, ...ended].slice(0, STRIPS);
-  const told = shown.reduce((sum, it) => sum + (it.failovers || 1), 0);
+  const failures = shown.reduce((sum, it) => sum + (it.failovers || 1), 0);
   const all = shown.map((it) => strip(it, status, now));
-  // What comes next in the fleet is told above, and not again by each of several.
+  // What comes next in the fleet is said above, and not again by each of several.
   for (const it of all.length > 1 ? all : []) if (it.next === status?.summary.next) it.next = "see Next above";
-  return { all, more: failovers.length - told };
+  return { all, more: failovers.length - failures };
 }
 const lossOf = ({ status: { workloads: count = {} } = {} }) => (count.affected || 0) - (count.healthy || 0);
 // Returns failovers, many of one cause in one region as one, those with the greatest loss first.
@@ -400,7 +400,7 @@ export function strip(it, status, now) {
     name: it.metadata.name, cluster: it.spec.cluster, state: state || "not known yet", end, next: upcoming(next(it, status), now),
     isMany: Boolean(it.place), title: it.place ? `${it.place} ${why}` : `${it.spec.cluster}: ${why}`,
     when: ended ? `${began} to ${until.slice(0, 10) === began.slice(0, 10) ? until.slice(11) : until}` : lately,
-    // Of a failover that ended before anything moved there is nothing more to tell.
+    // Of a failover that ended before anything moved there is nothing more to show.
     lanes: state === "Ended" && first === undefined ? [
       lane("cause", `${lasted}, nothing moved`, "bad", causes),
     ] : [

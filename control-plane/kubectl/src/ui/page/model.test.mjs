@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { test } from "node:test";
 
-// The browser is told by the server that the file is a module, and node by the address.
+// The browser learns from the server that the file is a module, and node by the address.
 const source = await readFile(new URL("model.js", import.meta.url), "utf8");
 const model = await import(`data:text/javascript,${encodeURIComponent(source)}`);
 
@@ -33,14 +33,14 @@ test("the tab says how bad it is and how many need attention", () => {
 
 test("who is without service, what comes next, what to do and what may run twice stand in this order", () => {
   const summary = { ...status().summary, lost: "perhaps", service: "perhaps 1", twice: "none", next: "in 9 s: x", advice: { words: "look", command: "kubectl x" } };
-  const told = (more) => model.headline(status({ summary: { ...summary, ...more } })).told;
-  assert.deepEqual(told().map((it) => [it.name, it.text, it.command]), [["Without service", "? perhaps 1", undefined], ["Next", "in 9 s: x", undefined], ["To do", "look", "kubectl x"], ["Two copies", "none", undefined]]);
-  assert.deepEqual(["yes", "perhaps", "no", "unknown"].map((lost) => told({ lost })[0].kind), ["bad", "warn", "good", "bad"]);
-  const [,,, twice] = told({ twice: "1 old copy", stop: { words: "Stop it", command: "kubectl y" } });
+  const matters = (more) => model.headline(status({ summary: { ...summary, ...more } })).matters;
+  assert.deepEqual(matters().map((it) => [it.name, it.text, it.command]), [["Without service", "? perhaps 1", undefined], ["Next", "in 9 s: x", undefined], ["To do", "look", "kubectl x"], ["Two copies", "none", undefined]]);
+  assert.deepEqual(["yes", "perhaps", "no", "unknown"].map((lost) => matters({ lost })[0].kind), ["bad", "warn", "good", "bad"]);
+  const [,,, twice] = matters({ twice: "1 old copy", stop: { words: "Stop it", command: "kubectl y" } });
   assert.deepEqual([twice.text, twice.command], ["1 old copy. Stop it", "kubectl y"]);
 });
 
-test("what moved away from a lost cluster was interrupted, and that is told as long as it lasts", () => {
+test("what moved away from a lost cluster was interrupted, and that is shown as long as it lasts", () => {
   const took = { timeToHealthy: { medianSeconds: 13, counts: [{ seconds: 13, workloads: 11 }, { seconds: 16, workloads: 1 }] } };
   const returned = [{ recovered: "2026-01-01T00:02:30Z", returned: "2026-01-01T00:05:00Z" }];
   for (const [more, times, expected] of [
@@ -50,10 +50,10 @@ test("what moved away from a lost cluster was interrupted, and that is told as l
     [{ ...took, cause: { type: "Drain" } }, {}, "✔ nobody"],
     [{ ...took, returns: returned }, { lastMove: "2026-01-01T00:02:00Z" }, "✔ nobody"],
     [{}, {}, "✔ nobody"],
-  ]) assert.equal(model.headline(status(), [failover(more, times)]).told[0].text, expected);
+  ]) assert.equal(model.headline(status(), [failover(more, times)]).matters[0].text, expected);
 });
 
-test("of a fleet that is away the page tells why, and what was known last", () => {
+test("of a fleet that is away the page says why, and what was known last", () => {
   const blind = { lost: "unknown", service: "not known", next: "not known", advice: { words: "ask for a role", command: "kubectl x" }, twice: "not known" };
   const known = status({ read: "2026-01-01T00:10:00.5Z", summary: { ...status().summary, sentence: "m2 drained", service: "nobody", twice: "none" } });
   assert.deepEqual(model.away(blind, known).map((it) => it.text), [
@@ -87,7 +87,7 @@ test("an empty queue says what comes later, and an event when it comes", () => {
   ]) assert.equal(model.upcoming({ words: "it leaves", seconds }, NOW), expected);
 });
 
-test("a cluster that is ready is told by the orders of people, and any other by what is wrong", () => {
+test("a cluster that is ready is described by the orders of people, and any other by what is wrong", () => {
   for (const [it, order, expected] of [
     [cluster("a"), undefined, "ready"],
     [cluster("a"), {}, "ordered"],
@@ -258,7 +258,7 @@ test("failovers of one cause in one region are one strip with their sums, those 
   assert.deepEqual([eu.title, us.title, more], ["eu: 2 of 10 clusters silent", "m11: silent", 0]);
   assert.equal(eu.next, "see Next above");
   assert.deepEqual(eu.lanes.map((it) => it.words), ["silent for 9 min", "marked as failed after 4 min", "5 of 12 moved", "4 of 5 healthy elsewhere", "5 old copies not confirmed gone"]);
-  // Those that were heard last at different times are told with both.
+  // Those that were heard last at different times are shown with both.
   const heard = (name, time) => cluster(name, { state: "silent", region: "eu", begun: time });
   const apart = status({ clusterList: [heard("m1", "2026-01-01T00:01:00Z"), heard("m2", "2026-01-01T00:09:40Z"), cluster("m11", { region: "us" })] });
   const range = model.strips(all, apart, NOW).all[0];
@@ -267,11 +267,11 @@ test("failovers of one cause in one region are one strip with their sums, those 
   const again = { ...all[1], status: { ...all[1].status, workloads: { affected: 5, moved: 4, healthy: 4 }, returns: [{ recovered: "2026-01-01T00:07:30Z", returned: "2026-01-01T00:08:00Z" }] } };
   const [both] = model.strips([again, all[0], all[2]], of, NOW).all;
   assert.deepEqual(both.lanes.map((it) => it.words), ["silent for 8 min", "not marked as failed", "0 of 8 moved"]);
-  // Two are told apart.
+  // Two are listed by themselves.
   assert.equal(model.strips(all.slice(1), of, NOW).all.length, 2);
 });
 
-test("room is told in percent, after a loss too, and what is not known has no number", () => {
+test("room is shown in percent, after a loss too, and what is not known has no number", () => {
   const amounts = (allocatable, requested) => ({ allocatable, requested });
   const top = [
     { name: "m1", ready: "True", resources: { cpu: amounts("12", "3"), memory: amounts("48Gi", "24Gi"), pods: amounts("100", "10") } },

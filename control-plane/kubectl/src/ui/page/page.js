@@ -5,11 +5,11 @@ import { drawMap, drawRoom, drawStrips } from "./draw.js";
 import { Rows, byId, fillList, mark, patch, say, tables } from "./rows.js";
 import * as stories from "./stories.js";
 
-const PAUSE = 3000; // milliseconds between the end of one look and the next
+const PAUSE = 3000; // milliseconds between the end of one refresh and the next
 const UNSEEN = 10000; // the same while nobody sees more than the title of the tab
-const ROOM = 10; // looks after which room is read again in a large fleet
-const SMALL = 200; // clusters up to which it is read at each third look
-const PATIENCE = 60000; // after which a look that has no answer is given up
+const ROOM = 10; // refreshes after which room is read again in a large fleet
+const SMALL = 200; // clusters up to which it is read at each third refresh
+const PATIENCE = 60000; // after which a refresh that has no answer is given up
 const OLD = 15; // seconds by which an answer may be late before what is shown counts as old
 const SHOWN = 200; // lines of a list
 
@@ -75,12 +75,12 @@ const queue = new Rows("queue", (it) => `${it.state} ${it.workload} ${it.from ||
 const UNKNOWN = "? not known";
 // An option that words or a command name does not break.
 const options = (text) => text.split(/(--[\w-]+)/).map((it, at) => ["span", at % 2 ? { class: "option" } : {}, it]);
-function showHeadline({ severity, sentence, told, title, icon }) {
-  const lines = () => [byId("verdict"), ...byId("told").children];
+function showHeadline({ severity, sentence, matters, title, icon }) {
+  const lines = () => [byId("verdict"), ...byId("matters").children];
   const before = lines().map((it) => it.textContent);
   say(byId("verdict"), sentence);
   byId("verdict").className = KINDS[severity];
-  patch(byId("told"), told.map((it) => ["div", {}, [["dt", {}, it.name], ["dd", { class: it.kind }, [...options(it.command ? `${it.text}: ` : it.text), it.command && ["code", {}, options(it.command)]]]]]));
+  patch(byId("matters"), matters.map((it) => ["div", {}, [["dt", {}, it.name], ["dd", { class: it.kind }, [...options(it.command ? `${it.text}: ` : it.text), it.command && ["code", {}, options(it.command)]]]]]));
   lines().forEach((it, at) => mark(it, before[at]));
   tab(title, icon);
 }
@@ -91,7 +91,7 @@ function showStatus(status, code) {
   if (!isUnread) orders = new Map(status.ordered.map((it) => [it.name, it]));
   queue.empty = isUnread ? UNKNOWN : idle(status);
   patch(byId("facts"), status.facts.map((it) => ["div", {}, [["dt", {}, it.name], ["dd", {}, it.text]]]));
-  // Whether anything would move, and how fast, is asked at every look.
+  // Whether anything would move, and how fast, is asked at every refresh.
   const always = status.facts.filter((it) => ["Failover", "Pace", "Leader"].includes(it.name));
   say(byId("settings"), always.map((it) => `${it.name}: ${it.text}`).join(" · "));
   fillList("notes", [
@@ -101,7 +101,7 @@ function showStatus(status, code) {
   queue.set(lists.flatMap((state) => status[state].map((it) => ({ state, ...it }))), lists.reduce((sum, it) => sum + status.counts[it], 0));
   coming = new Map([...status.notWell, ...status.ordered].map(({ name, next }) => [name, upcoming(next, now())]));
 }
-// What the tab says while it is not looked at.
+// What the tab says while it is in the background.
 function tab(title, icon) {
   if (document.title !== title) document.title = title;
   if (byId("icon").getAttribute("href") !== icon) byId("icon").setAttribute("href", icon);
@@ -141,10 +141,10 @@ function whatIf(name) {
   byId("whatif").querySelector("details").open = true;
   byId("whatif-names").value = name;
   document.querySelector("input[name=how][value=lost]").checked = true;
-  foretell();
+  askForecast();
 }
-let foretold; // the last forecast, and what it is of
-async function foretell() {
+let lastForecast; // the last forecast, and what it is of
+async function askForecast() {
   const how = document.querySelector("input[name=how]:checked");
   const names = byId("whatif-names").value;
   const title = `If ${how.parentElement.textContent.trim()}: ${names}`;
@@ -156,7 +156,7 @@ async function foretell() {
   try {
     const { said } = await ask(`simulate?${new URLSearchParams({ [how.value]: names })}`);
     say(byId("forecast-title"), title);
-    foretold = { said, title: `${title} (forecast of ${moment(new Date(now()).toISOString())})` };
+    lastForecast = { said, title: `${title} (forecast of ${moment(new Date(now()).toISOString())})` };
     byId("room-clear").hidden = false;
     draw();
     const count = (state) => said[state].length;
@@ -175,7 +175,7 @@ async function foretell() {
   }
 }
 byId("room-clear").addEventListener("click", () => {
-  foretold = undefined;
+  lastForecast = undefined;
   byId("room-clear").hidden = true;
   draw();
 });
@@ -188,7 +188,7 @@ byId("explain-form").addEventListener("submit", (event) => {
 });
 byId("whatif-form").addEventListener("submit", (event) => {
   event.preventDefault();
-  foretell();
+  askForecast();
 });
 
 // Drawing.
@@ -202,12 +202,12 @@ function draw() {
     const keys = groupings(clusters);
     if (keys.join() !== [...by.options].map((it) => it.value).join()) by.replaceChildren(...keys.map((it) => new Option(it, it, false, it === by.value)));
     drawMap({ clusters, by: by.value, orders, status, failovers: failovers || [], now: now(), old: isOld() });
-    stories.tell({ clusters, orders, status, failovers: failovers || [], now: now(), health });
+    stories.show({ clusters, orders, status, failovers: failovers || [], now: now(), health });
   }
   drawStrips(failovers, status, now());
-  // Whether a cluster is heard is known better than its room.
+  // Whether a cluster is silent is known better than its room.
   const ready = new Map((clusters || []).map((it) => [it.name, it.ready]));
-  if (top) drawRoom(top.map((it) => ({ ...it, ready: ready.get(it.name) ?? it.ready, isKept: orders.has(it.name) })), foretold?.said, foretold?.title);
+  if (top) drawRoom(top.map((it) => ({ ...it, ready: ready.get(it.name) ?? it.ready, isKept: orders.has(it.name) })), lastForecast?.said, lastForecast?.title);
   if (last.room) say(byId("room-read"), `Read at ${moment(new Date(last.room).toISOString()).slice(11)}.`);
 }
 byId("by").addEventListener("change", draw);
@@ -242,10 +242,10 @@ const LOOKED = ["status", "history", "top"];
 let seen; // by performance.now(): how old what is shown is at most
 let faults = [];
 let blind; // the summary of a status that could not be read
-let isLost = false; // whether the last look at the state of the fleet failed
+let isLost = false; // whether the last refresh of the state of the fleet failed
 let patience = OLD; // seconds after which what is shown counts as old
-let looks = 0;
-async function look() {
+let refreshes = 0;
+async function refresh() {
   const found = [];
   let failed = true;
   try {
@@ -260,7 +260,7 @@ async function look() {
     // In a large fleet an answer is given again for longer.
     if (!failed) [seen, patience] = [read, OLD + lasts];
     const rank = (it) => Object.keys(STATES).indexOf(stateOf(it, orders.get(it.name)));
-    // A pause of the whole fleet is told above, and is no state of each cluster.
+    // A pause of the whole fleet is said above, and is no state of each cluster.
     const isPaused = said.pausedClusters.includes(null);
     if (said.clusterList) last.clusters = said.clusterList.map((it) => (isPaused ? { ...it, paused: false } : it));
     if (said.clusterList) table.set([...last.clusters].sort((a, b) => rank(a) - rank(b) || (a.name < b.name ? -1 : 1)));
@@ -277,19 +277,19 @@ async function look() {
     past.set(said);
     error.hidden = true;
   } catch (fault) {
-    // That nothing can be read is told above.
+    // That nothing can be read is said above.
     if (!failed) say(error, `✖ ${fault.message}`);
     error.hidden = failed;
   }
   faults = found;
   tick(true);
-  if (looks++ % (last.clusters?.length <= SMALL ? 3 : ROOM)) return;
+  if (refreshes++ % (last.clusters?.length <= SMALL ? 3 : ROOM)) return;
   try {
     last.top = (await ask("top")).said;
     last.room = now();
     say(byId("room-error"), "");
   } catch (fault) {
-    looks = 0;
+    refreshes = 0;
     say(byId("room-error"), failed ? "? not known now" : `? not known: ${fault.message}`);
   }
   draw();
@@ -306,7 +306,7 @@ function tick(isLook) {
   const isUnknown = age === undefined ? words.length > 0 : isLost || old;
   if (isUnknown) {
     const sentence = age === undefined ? "✖ Nothing could be read" : "? Not known now: what is shown is the last that could be read";
-    showHeadline({ severity: "unknown", sentence, told: away(blind, known), title: "? not known – Muster", icon: "unknown.svg" });
+    showHeadline({ severity: "unknown", sentence, matters: away(blind, known), title: "? not known – Muster", icon: "unknown.svg" });
   } else if (last.status) {
     known = last.status;
     showHeadline(headline(last.status, last.failovers));
@@ -321,7 +321,7 @@ function tick(isLook) {
 }
 async function watch() {
   for (;;) {
-    await look().catch((error) => (faults = [String(error)]));
+    await refresh().catch((error) => (faults = [String(error)]));
     await new Promise((resume) => setTimeout(resume, document.hidden ? UNSEEN : PAUSE));
   }
 }

@@ -56,7 +56,7 @@ export function fillList(id, texts) {
   patch(byId(id), texts.map((text) => ["li", {}, text]));
 }
 
-// Tables: rows keep their elements from look to look, so that the focus stays where it is.
+// Tables: rows keep their elements from refresh to refresh, so that the focus stays where it is.
 
 export const tables = [];
 export class Rows {
@@ -171,7 +171,7 @@ export class Rows {
     });
   }
 
-  // Times go on between two looks.
+  // Times go on between two refreshes.
   tick() {
     for (const row of this.body.children) this.fill(row);
   }

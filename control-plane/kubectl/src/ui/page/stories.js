@@ -16,7 +16,7 @@ export function start(ask, changed) {
     const parts = route(location.hash);
     if (parts?.[0] === "group") {
       toggle(parts[1] === "-" ? "" : parts[1]);
-      // The address goes back, so that the next click is heard again.
+      // The address goes back, so that the next click has an effect again.
       history.replaceState(null, "", shown ? address(...shown) : location.pathname);
       changed();
       return;
@@ -26,7 +26,7 @@ export function start(ask, changed) {
     asked = {};
     isNew = true;
     say(byId("story-copied"), "");
-    tellStory();
+    showStory();
     await read();
   };
   const read = async () => {
@@ -36,7 +36,7 @@ export function start(ask, changed) {
     const found = await ask(path).then(({ said }) => ({ said }), (error) => ({ error: error.message }));
     if (shown !== parts) return;
     asked = found;
-    tellStory();
+    showStory();
   };
   setInterval(() => document.hidden || !(asked.said || asked.error) || read(), AGAIN);
   addEventListener("hashchange", open);
@@ -62,11 +62,11 @@ async function copy() {
   say(byId("story-copied"), done ? "copied, with the sentence of the fleet" : "the browser does not let this page copy");
 }
 
-export function tell(all) {
+export function show(all) {
   fleet = all;
-  tellStory();
+  showStory();
 }
-function tellStory() {
+function showStory() {
   const section = byId("story");
   section.hidden = !shown || !fleet;
   if (section.hidden) return;
