@@ -94,7 +94,7 @@ impl Bench {
     }
 
     /// Changes the Cluster of `m1`, so that the control plane reconciles it again.
-    async fn look(&self, mark: &str) {
+    async fn touch(&self, mark: &str) {
         let label = json!({ "metadata": { "labels": { "look": mark } } });
         merge(&self.clusters(), "m1", label).await;
     }
@@ -212,12 +212,12 @@ async fn credentials_that_cannot_be_used_are_told_and_mended_ones_are_taken() {
     let sound = secrets.get("m1").await.unwrap().data;
     merge(&secrets, "m1", json!({ "stringData": { "token": "a\nb" } })).await;
     // The Secret itself is not watched: a change of the Cluster has it read.
-    bench.look("1").await;
+    bench.touch("1").await;
     bench
         .condition("m1", "Monitored", "False", "line breaks")
         .await;
     merge(&secrets, "m1", json!({ "data": sound })).await;
-    bench.look("2").await;
+    bench.touch("2").await;
     bench.condition("m1", "Monitored", "True", "connects").await;
     bench.deploy(&["m1"]).await;
     bench.arrives("m1").await;
@@ -237,7 +237,7 @@ async fn a_member_that_is_not_recognised_any_more_is_not_ready_from_then_on() {
     namespaces
         .put(json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": other }))
         .unwrap();
-    bench.look("1").await;
+    bench.touch("1").await;
     bench
         .told("m1", "MemberNotRecognised", "another cluster")
         .await;

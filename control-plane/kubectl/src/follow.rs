@@ -87,7 +87,7 @@ pub(super) struct Snapshot<'a, K> {
 pub(super) type Deleted<'a> = &'a dyn Fn(&BindingKey) -> bool;
 
 /// State of a progress at one moment.
-pub(super) struct Look<P, E> {
+pub(super) struct Check<P, E> {
     /// The progress itself.
     pub progress: P,
     /// The progress in one line.
@@ -104,7 +104,7 @@ pub(super) struct Look<P, E> {
 pub(super) async fn follow<K, P, E>(
     config: &Config,
     waiting: Waiting,
-    mut check: impl FnMut(Snapshot<'_, K>) -> Look<P, E>,
+    mut check: impl FnMut(Snapshot<'_, K>) -> Check<P, E>,
 ) -> anyhow::Result<(P, Result<E, Stopped>)>
 where
     K: Followed + Resource<DynamicType = ()>,
@@ -150,7 +150,7 @@ where
     let mut shown = Shown::new(is_terminal);
     let interrupted = interruption();
     loop {
-        let Look {
+        let Check {
             progress,
             line,
             nothing_moves,

@@ -107,7 +107,7 @@ pub(super) async fn carry_out(
     let mut seen = options.watch.then(Seen::default);
     loop {
         let text = match (
-            Box::pin(look(client, namespace, options, &mut seen)).await,
+            Box::pin(refresh(client, namespace, options, &mut seen)).await,
             &seen,
         ) {
             (Err(error), Some(seen)) if !seen.is_new() => {
@@ -127,7 +127,7 @@ pub(super) async fn carry_out(
 }
 
 /// Returns what there is, or what has changed of it.
-async fn look(
+async fn refresh(
     client: &Client,
     namespace: &str,
     options: &Options,

@@ -184,7 +184,7 @@ mod tests {
             last_heard,
         };
         let mut seen = [Seen::default(), Seen::default()];
-        let mut look = |rows: &[Row]| {
+        let mut refresh = |rows: &[Row]| {
             let table = |_| {
                 let mut table = Table::new(["NAME", "STATE"]);
                 for it in rows {
@@ -197,18 +197,18 @@ mod tests {
             let json = print(rows, Format::Json, Some(json_seen), table).unwrap();
             (text, json.lines().count())
         };
-        let (first, documents) = look(&[row("a", "Ready", 1), row("b", "Ready", 1)]);
+        let (first, documents) = refresh(&[row("a", "Ready", 1), row("b", "Ready", 1)]);
         assert_eq!(first, "NAME   STATE\na      Ready\nb      Ready\n");
         assert_eq!(documents, 2);
-        let heard = look(&[row("a", "Ready", 2), row("b", "Ready", 2)]);
-        assert_eq!(heard, (String::new(), 0));
-        let changed = look(&[
+        let renewed = refresh(&[row("a", "Ready", 2), row("b", "Ready", 2)]);
+        assert_eq!(renewed, (String::new(), 0));
+        let changed = refresh(&[
             row("a", "Ready", 3),
             row("b", "Lost", 2),
             row("c", "Ready", 1),
         ]);
         assert_eq!(changed, ("b      Lost\nc      Ready\n".to_owned(), 2));
-        let gone = look(&[row("b", "Lost", 2), row("c", "Ready", 1)]);
+        let gone = refresh(&[row("b", "Lost", 2), row("c", "Ready", 1)]);
         assert_eq!(gone, ("a is gone\n".to_owned(), 1));
     }
 }

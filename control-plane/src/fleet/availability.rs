@@ -125,7 +125,7 @@ pub fn can_take<'a>(
 ///
 /// # Errors
 /// The first reason why it would not.
-pub fn can_stand_in<'a>(
+pub fn can_replace<'a>(
     cluster: Option<&'a Cluster>,
     workload: &Workload<'a>,
 ) -> Result<(), Unavailable<'a>> {
@@ -286,7 +286,7 @@ mod tests {
         let workload = Workload::of(spec, spec.placement.as_deref());
         [
             can_take(cluster, &workload).is_ok(),
-            can_stand_in(cluster, &workload).is_ok(),
+            can_replace(cluster, &workload).is_ok(),
             can_hold(cluster, &workload).is_ok(),
         ]
     }

@@ -83,11 +83,11 @@ impl Continuity {
     pub fn watch(observer: &Observer) -> Self {
         let continuity = Self::default();
         let watching = continuity.clone();
-        observer.on_each_change(move |view| watching.look(&Picture::of(view)));
+        observer.on_each_change(move |view| watching.observe(&Picture::of(view)));
         continuity
     }
 
-    fn look(&self, picture: &Picture) {
+    fn observe(&self, picture: &Picture) {
         for floor in floors(picture)
             .into_iter()
             .filter(|floor| floor.seen < floor.least)
@@ -149,9 +149,9 @@ mod tests {
             picture
         };
         let continuity = Continuity::default();
-        continuity.look(&picture(&[("member1", 1, 1), ("member2", 3, 2)]));
+        continuity.observe(&picture(&[("member1", 1, 1), ("member2", 3, 2)]));
         assert!(continuity.gaps().is_empty());
-        continuity.look(&picture(&[("member2", 3, 2)]));
+        continuity.observe(&picture(&[("member2", 3, 2)]));
         assert_eq!(
             continuity.gaps()[0].what,
             "web had 2 ready replicas instead of at least 3"

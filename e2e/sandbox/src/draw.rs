@@ -60,7 +60,7 @@ pub struct Scene<'a> {
     /// The clusters that are cut off now.
     pub cut: &'a BTreeSet<String>,
     /// What happened last, oldest first.
-    pub news: &'a [String],
+    pub events: &'a [String],
 }
 
 /// Columns of the table with their widths.
@@ -73,13 +73,13 @@ const COLUMNS: [(&str, usize); 6] = [
     ("SETTINGS", 10),
 ];
 /// Lines of events on the screen.
-pub const NEWS_LINES: usize = 8;
+pub const EVENT_LINES: usize = 8;
 
 /// Returns the lines of the screen: at most one less than the terminal has rows, because a table
 /// that is taller cannot be drawn over itself. Events go first.
 pub fn draw(scene: &Scene<'_>, palette: Palette, rows: usize) -> Vec<String> {
     let height = rows.saturating_sub(1);
-    let news_lines = NEWS_LINES.min(height.saturating_sub(6 + scene.picture.clusters.len()));
+    let event_lines = EVENT_LINES.min(height.saturating_sub(6 + scene.picture.clusters.len()));
     let mut lines = Vec::new();
     let seconds = scene.elapsed.as_secs();
     let clock = format!("{:02}:{:02}", seconds / 60, seconds % 60);
@@ -105,12 +105,15 @@ pub fn draw(scene: &Scene<'_>, palette: Palette, rows: usize) -> Vec<String> {
         lines.push(row(name, cluster, scene, palette));
     }
     lines.push(String::new());
-    let first = scene.news.len().saturating_sub(news_lines);
-    for line in &scene.news[first..] {
+    let first = scene.events.len().saturating_sub(event_lines);
+    for line in &scene.events[first..] {
         lines.push(format!("  {}", palette.paint(Tone::Quiet, line)));
     }
     // A screen of constant height does not jump.
-    lines.resize(6 + scene.picture.clusters.len() + news_lines, String::new());
+    lines.resize(
+        6 + scene.picture.clusters.len() + event_lines,
+        String::new(),
+    );
     lines.truncate(height);
     lines
 }
@@ -241,14 +244,14 @@ mod tests {
             ..Workload::default()
         };
         picture.workloads.insert(WEB, web);
-        let news = ["web: placed on member2 (3)".to_owned()];
+        let events = ["web: placed on member2 (3)".to_owned()];
         let scene = Scene {
             elapsed: Duration::from_secs(65),
             headline: "member1 is cut off",
             because: "its agent cannot reach the fleet API",
             picture: &picture,
             cut: &BTreeSet::from(["member1".to_owned()]),
-            news: &news,
+            events: &events,
         };
         let plain = draw(&scene, Palette { colours: false }, 40);
         assert_eq!(plain[0], "  01:05  member1 is cut off");

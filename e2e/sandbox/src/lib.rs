@@ -238,8 +238,8 @@ async fn demonstrate(run: Run) -> anyhow::Result<ExitCode> {
     let screen = Screen::new(run.plain || run.members > TABLE_MEMBERS);
     introduce(&screen);
     let outcome = tokio::select! {
-        outcome = tell(&run, &place, &screen) => outcome,
-        () = until_told() => {
+        outcome = play(&run, &place, &screen) => outcome,
+        () = until_signal() => {
             screen.finish();
             screen.say("Interrupted: everything is ended and cleaned up.");
             return Ok(ExitCode::from(130));
@@ -259,7 +259,7 @@ async fn demonstrate(run: Run) -> anyhow::Result<ExitCode> {
 }
 
 /// Plays the story; `false` when it did not end as expected.
-async fn tell(run: &Run, place: &Place, screen: &Screen) -> anyhow::Result<bool> {
+async fn play(run: &Run, place: &Place, screen: &Screen) -> anyhow::Result<bool> {
     let fleet = start(run, place, screen).await?;
     let following = screen.follow(&fleet.observer);
     let mut story = None;
@@ -364,7 +364,7 @@ async fn stay_up(run: Run) -> anyhow::Result<ExitCode> {
     let _following = screen.follow(&fleet.observer);
     tokio::select! {
         () = control => {}
-        () = until_told() => {}
+        () = until_signal() => {}
     }
     screen.finish();
     screen.say("Ended.");
@@ -372,9 +372,9 @@ async fn stay_up(run: Run) -> anyhow::Result<ExitCode> {
 }
 
 /// Waits for an interrupt or a request to end.
-async fn until_told() {
-    let told = tokio_util::sync::CancellationToken::new();
-    muster_shared::tasks::stop_on_signal(told).await;
+async fn until_signal() {
+    let signal = tokio_util::sync::CancellationToken::new();
+    muster_shared::tasks::stop_on_signal(signal).await;
 }
 
 #[cfg(test)]

@@ -164,7 +164,7 @@ pub fn workload(view: &View, kind: &str, name: &str) -> Workload {
 }
 
 /// Returns what changed between two pictures, a line each.
-pub fn news(old: &Picture, new: &Picture) -> Vec<String> {
+pub fn events(old: &Picture, new: &Picture) -> Vec<String> {
     let mut lines = Vec::new();
     for (name, cluster) in &new.clusters {
         let before = old.clusters.get(name).cloned().unwrap_or_default();
@@ -261,12 +261,12 @@ mod tests {
         let moved = picture(&[], &both);
         let gone = picture(&[], &["member2"]);
         assert_eq!(
-            news(&leaves, &moved),
+            events(&leaves, &moved),
             [
                 "web: the old copy in member1 is to go; it may run until the agent there has removed it"
             ]
         );
-        assert_eq!(news(&moved, &gone), ["web: removed from member1"]);
-        assert_eq!(news(&leaves, &gone), ["web: removed from member1"]);
+        assert_eq!(events(&moved, &gone), ["web: removed from member1"]);
+        assert_eq!(events(&leaves, &gone), ["web: removed from member1"]);
     }
 }

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::draw::{Palette, Scene, Tone, draw};
-use super::picture::{Picture, news};
+use super::picture::{Picture, events};
 use super::timeline::Timeline;
 use muster_test_fleet::harness::observer::{Observer, View};
 
@@ -44,7 +44,7 @@ struct Inner {
     because: String,
     cut: BTreeSet<String>,
     picture: Picture,
-    news: Vec<String>,
+    events: Vec<String>,
     /// Lines of the table that is on the terminal now.
     drawn: usize,
 }
@@ -55,22 +55,22 @@ impl Screen {
     pub fn new(plain: bool) -> Self {
         let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let live = !plain && !no_colour && std::io::stdout().is_terminal();
-        Self::told(if live { Manner::Live } else { Manner::Plain })
+        Self::printing(if live { Manner::Live } else { Manner::Plain })
     }
 
     /// Returns a screen that shows nothing and only keeps the time.
     pub fn silent() -> Self {
-        Self::told(Manner::Silent)
+        Self::printing(Manner::Silent)
     }
 
-    fn told(manner: Manner) -> Self {
+    fn printing(manner: Manner) -> Self {
         let inner = Inner {
             timeline: Timeline::begin(),
             headline: String::new(),
             because: String::new(),
             cut: BTreeSet::new(),
             picture: Picture::default(),
-            news: Vec::new(),
+            events: Vec::new(),
             drawn: 0,
         };
         Self {
@@ -144,7 +144,7 @@ impl Screen {
                     // The observer may be gone; then only the guard ends us.
                     if tokio::time::timeout(TICK, changes.changed())
                         .await
-                        .is_ok_and(|told| told.is_err())
+                        .is_ok_and(|read| read.is_err())
                     {
                         std::future::pending::<()>().await;
                     }
@@ -172,12 +172,12 @@ impl Screen {
     fn show(&self, view: &View) {
         let picture = Picture::of(view);
         let mut inner = self.inner.lock();
-        let lines = news(&inner.picture, &picture);
+        let lines = events(&inner.picture, &picture);
         let elapsed = inner.timeline.elapsed();
         for line in lines {
             self.stamp(&inner, &format!("  {line}"));
             inner
-                .news
+                .events
                 .push(format!("{:>5.1} s  {line}", elapsed.as_secs_f64()));
         }
         inner.picture = picture;
@@ -214,7 +214,7 @@ impl Screen {
             because: &inner.because,
             picture: &inner.picture,
             cut: &inner.cut,
-            news: &inner.news,
+            events: &inner.events,
         };
         let lines = draw(&scene, self.palette, rows());
         // One write for the whole picture, without a visible cursor and without wrapped lines:

@@ -274,20 +274,20 @@ mod tests {
     }
 
     impl Story {
-        fn tell(&mut self, event: Event) {
+        fn push(&mut self, event: Event) {
             self.seconds += 1;
             let at = Timestamp::UNIX_EPOCH + SignedDuration::from_secs(self.seconds);
             self.history.push(Entry { at, event });
         }
 
         fn world(&mut self, world: World) {
-            self.tell(Event::World(world));
+            self.push(Event::World(world));
         }
 
         fn write(&mut self, plural: &str, name: &str, object: Value) {
             let mut object = object;
             object["metadata"]["name"] = json!(name);
-            self.tell(Event::Request(Request {
+            self.push(Event::Request(Request {
                 actor: Actor::Person("ada".to_owned()),
                 after: Some(Arc::new(object)),
                 answered: true,

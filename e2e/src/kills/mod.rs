@@ -74,7 +74,7 @@ pub struct Report {
     /// Placements that were moved.
     pub moved: usize,
     /// Moments at which the oracle was asked.
-    pub looks: u64,
+    pub observations: u64,
     /// Workloads that had too few ready copies.
     pub lost: Vec<String>,
     /// Workloads that had too many copies.
@@ -95,7 +95,7 @@ impl fmt::Display for Report {
             of.join(", "),
             self.rounds,
             self.moved,
-            self.looks,
+            self.observations,
             self.lost.len(),
             self.doubled.len()
         )
@@ -123,14 +123,14 @@ struct Seen {
     /// Workloads that had to leave a second cluster in this round: one whose agent was killed too
     /// often counts as silent. They may be in one more cluster until the round ends.
     disturbed: BTreeSet<Key>,
-    looks: u64,
+    observations: u64,
     lost: Vec<String>,
     doubled: Vec<String>,
 }
 
 impl Seen {
-    fn look(&mut self, scene: &Scene) {
-        self.looks += 1;
+    fn observe(&mut self, scene: &Scene) {
+        self.observations += 1;
         let disturbed = scene.workloads.iter().filter(|(_, workload)| {
             let mut leaving = workload.leaving.iter();
             leaving.any(|cluster| *cluster != self.failed)
@@ -228,7 +228,7 @@ impl Run {
         self.fleet.observer.on_each_change(move |view| {
             let scene = Scene::of(view, &workloads);
             let mut seen = seen.lock();
-            seen.look(&scene);
+            seen.observe(&scene);
         });
     }
 
@@ -371,7 +371,7 @@ impl Run {
     fn report(&self) -> Report {
         let seen = self.seen.lock();
         Report {
-            looks: seen.looks,
+            observations: seen.observations,
             lost: seen.lost.clone(),
             doubled: seen.doubled.clone(),
             ..self.report.clone()

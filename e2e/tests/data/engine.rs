@@ -246,7 +246,7 @@ impl Engines {
                     .push(format!("the engine in {member}: {error}"));
             }
         }
-        self.tell();
+        self.notify();
     }
 
     fn count(&self, member: &str, change: &Change<Pod>) {
@@ -258,7 +258,7 @@ impl Engines {
             Change::Applied { .. } => return,
         }
         drop(state);
-        self.tell();
+        self.notify();
     }
 
     /// Takes in that the workload was created in a member.
@@ -275,10 +275,10 @@ impl Engines {
             }
         }
         drop(state);
-        self.tell();
+        self.notify();
     }
 
-    fn tell(&self) {
+    fn notify(&self) {
         self.changes.send_modify(|count| *count += 1);
     }
 

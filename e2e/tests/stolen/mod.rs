@@ -9,7 +9,7 @@ use http_body_util::BodyExt as _;
 use kube::Client;
 use muster_e2e::harness::access;
 use muster_e2e::harness::apply::apply;
-use muster_e2e::harness::clean::{self, Turn};
+use muster_e2e::harness::clean::{self, Reservation};
 use muster_e2e::harness::fleet;
 use muster_e2e::harness::provider::{self, Cluster};
 use muster_e2e::harness::test_bed::{PATIENCE, Scratch, eventually};
@@ -162,7 +162,7 @@ struct Stage {
     administrator: Account,
     agents: Vec<Account>,
     _cluster: Box<dyn Cluster>,
-    turn: Option<Turn>,
+    reservation: Option<Reservation>,
     _scratch: Scratch,
 }
 
@@ -170,14 +170,14 @@ impl Stage {
     async fn set() -> Self {
         muster_shared::tls::install_provider();
         let provider = provider::chosen().unwrap();
-        let turn = Turn::take(&*provider).await.unwrap();
+        let reservation = Reservation::take(&*provider).await.unwrap();
         let scratch = Scratch::new("stolen").unwrap();
         let cluster = provider.start("fleet", scratch.path()).await.unwrap();
         let config = cluster.administrator().unwrap();
         let client =
             |config| async { Client::try_from(fleet::config(config).await.unwrap()).unwrap() };
         let administrator = client(config.clone()).await;
-        if turn.is_some() {
+        if reservation.is_some() {
             clean::fleet(&administrator).await.unwrap();
         }
         fleet::install(&administrator).await.unwrap();
@@ -219,7 +219,7 @@ impl Stage {
             },
             agents,
             _cluster: cluster,
-            turn,
+            reservation,
             _scratch: scratch,
         };
         stage.take_effect().await;
@@ -270,7 +270,7 @@ impl Stage {
     }
 
     async fn end(self) {
-        if self.turn.is_some() {
+        if self.reservation.is_some() {
             clean::fleet(&self.administrator.client).await.unwrap();
         }
     }

@@ -11,7 +11,7 @@ use muster_shared::taints::is_drain;
 use muster_shared::watch::Presence;
 
 use super::progress::{End, Progress, count};
-use crate::follow::{self, Look, Snapshot, Stopped, Waiting};
+use crate::follow::{self, Check, Snapshot, Stopped, Waiting};
 
 /// Time after which the list that was read first is certainly not older than the drain.
 const STALE: Duration = Duration::from_secs(10);
@@ -41,7 +41,7 @@ pub(super) async fn follow(
             ..count(&fleet.bindings, &clusters, fleet.deleted, &mut seen, now)
         };
         let end = end(&clusters, &mut tainted, fleet.waited, progress.is_done());
-        Look {
+        Check {
             line: progress.line(waiting.is_terminal),
             nothing_moves: progress.nothing_moves.clone(),
             progress,

@@ -14,7 +14,7 @@ use muster_shared::k8s::ResourceExt;
 use muster_shared::names;
 use serde::Serialize;
 
-use crate::follow::{self, Deleted, Look, Snapshot, Stopped, Waiting};
+use crate::follow::{self, Check, Deleted, Snapshot, Stopped, Waiting};
 
 /// Progress of the moves.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -125,7 +125,7 @@ pub(super) async fn follow(
             nothing_moves: fleet.movement.of([], calendar()).reasons,
             ..count(workloads, &asked, &fleet.bindings, fleet.deleted)
         };
-        Look {
+        Check {
             line: progress.line(),
             nothing_moves: progress.nothing_moves.clone(),
             end: progress.is_done().then_some(()),

@@ -250,7 +250,11 @@ mod tests {
             let mark = if is_marked { '*' } else { ' ' };
             let expected = format!("{mark} {line}\n");
             assert_eq!(marked(line, Some(last)), expected);
-            assert_eq!(marked(line, None), format!("  {line}\n"), "the first look");
+            assert_eq!(
+                marked(line, None),
+                format!("  {line}\n"),
+                "the first refresh"
+            );
         }
         assert_eq!(marked("a\n\nb", Some("a")), "  a\n\n* b\n");
     }

@@ -22,7 +22,7 @@ use serde_json::{Map, Value, json};
 
 use super::preserve;
 use super::record::Record;
-use crate::fleet::availability::{Unavailable, Workload, can_stand_in, can_take, reads_works};
+use crate::fleet::availability::{Unavailable, Workload, can_replace, can_take, reads_works};
 use crate::fleet::copy::Obstacle;
 use crate::fleet::fencing;
 use crate::fleet::pause::{Pause, losers};
@@ -267,7 +267,7 @@ impl Departure<'_> {
             let available = match cluster {
                 Some(deaf) if !is_made && !reads_works(deaf) => Err(Unavailable::WorksUnread),
                 _ if report.is_some_and(is_refused) => Err(Unavailable::Refused),
-                _ if has_it || !asks_for_kind => can_stand_in(cluster, &workload),
+                _ if has_it || !asks_for_kind => can_replace(cluster, &workload),
                 _ => can_take(cluster, &workload),
             };
             let reason = match available {

@@ -306,7 +306,7 @@ impl<'a> Situation<'a> {
         let runs = self.healthy
             || self.responsive && self.is_idle(task)
             || self.lacks_what_is_not_given(task) && self.is_made();
-        facts.scheduled && self.available && runs && self.stands_in(task)
+        facts.scheduled && self.available && runs && self.replaces(task)
     }
 
     /// Returns whether an autoscaler has the old copy run nothing, so that nothing has to run in
@@ -348,7 +348,7 @@ impl<'a> Situation<'a> {
 
     /// Returns whether healthy copies do as much as the old one did. For kinds without a health
     /// rule, health says less than that: they are healthy until they say otherwise.
-    fn stands_in(&self, task: &Age<'_>) -> bool {
+    fn replaces(&self, task: &Age<'_>) -> bool {
         let status = |cluster: &str| Some(&self.reports.get(cluster)?.status.as_ref()?.0);
         let old = status(&task.task.from_cluster).unwrap_or(&Value::Null);
         let mut new = self.facts.clusters.iter();

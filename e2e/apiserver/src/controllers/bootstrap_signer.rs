@@ -34,7 +34,7 @@ impl BootstrapSigner {
     }
 
     /// Takes note of a change.
-    pub async fn hear(&self, notice: &Notice) {
+    pub async fn observe(&self, notice: &Notice) {
         let head = &notice.object.head;
         let concerns = notice.group.is_empty()
             && bootstrap_tokens::concerns(&notice.plural, head.namespace(), head.name());

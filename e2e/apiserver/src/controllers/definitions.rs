@@ -34,7 +34,7 @@ impl Definitions {
     }
 
     /// Takes note of a change.
-    pub async fn hear(&mut self, notice: &Notice) {
+    pub async fn observe(&mut self, notice: &Notice) {
         if notice.plural == "customresourcedefinitions" {
             let name = notice.object.head.name().to_owned();
             if notice.gone {

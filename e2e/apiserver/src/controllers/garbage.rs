@@ -36,7 +36,7 @@ impl Garbage {
     }
 
     /// Takes note of a change.
-    pub async fn hear(&mut self, notice: &Notice) {
+    pub async fn observe(&mut self, notice: &Notice) {
         let object = &notice.object;
         let place = (
             notice.group.clone(),

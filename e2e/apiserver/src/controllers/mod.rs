@@ -80,13 +80,13 @@ pub async fn run(
             () = shutdown.cancelled() => return,
             notice = notices.recv() => {
                 let Some(notice) = notice else { return };
-                definitions.hear(&notice).await;
+                definitions.observe(&notice).await;
                 if manager {
-                    garbage.hear(&notice).await;
-                    namespaces.hear(&notice).await;
-                    signing.hear(&notice).await;
-                    tokens.hear(&notice).await;
-                    bootstrap_signer.hear(&notice).await;
+                    garbage.observe(&notice).await;
+                    namespaces.observe(&notice).await;
+                    signing.observe(&notice).await;
+                    tokens.observe(&notice).await;
+                    bootstrap_signer.observe(&notice).await;
                 }
             }
             _ = again.tick() => {

@@ -31,7 +31,7 @@ impl Namespaces {
     }
 
     /// Takes note of a change.
-    pub async fn hear(&mut self, notice: &Notice) {
+    pub async fn observe(&mut self, notice: &Notice) {
         if notice.plural == "namespaces" && notice.group.is_empty() {
             let name = notice.object.head.name().to_owned();
             if notice.gone {

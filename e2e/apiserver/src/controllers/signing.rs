@@ -24,7 +24,7 @@ impl Signing {
     }
 
     /// Takes note of a change.
-    pub async fn hear(&self, notice: &Notice) {
+    pub async fn observe(&self, notice: &Notice) {
         if notice.plural != "certificatesigningrequests" || notice.gone {
             return;
         }

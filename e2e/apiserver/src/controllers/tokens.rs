@@ -22,7 +22,7 @@ impl Tokens {
     }
 
     /// Takes note of a change.
-    pub async fn hear(&self, notice: &Notice) {
+    pub async fn observe(&self, notice: &Notice) {
         if !notice.group.is_empty() {
             return;
         }

@@ -49,9 +49,9 @@ const CLUSTER: [&str; 3] = ["cluster.karmada.io", "v1alpha1", "Cluster"];
 const LEASE: [&str; 3] = ["coordination.k8s.io", "v1", "Lease"];
 
 /// The use of clusters that others use as well. It is over when dropped.
-pub struct Turn(#[expect(dead_code, reason = "held for its lock")] File);
+pub struct Reservation(#[expect(dead_code, reason = "held for its lock")] File);
 
-impl Turn {
+impl Reservation {
     /// Waits for the clusters of this provider; `None`: every fleet has its own.
     pub async fn take(provider: &dyn Provider) -> anyhow::Result<Option<Self>> {
         if !provider.is_shared() {
@@ -63,9 +63,7 @@ impl Turn {
             file.lock()?;
             std::io::Result::Ok(file)
         });
-        let file = locked
-            .await?
-            .context("waiting for a turn on the clusters")?;
+        let file = locked.await?.context("waiting for the clusters")?;
         Ok(Some(Self(file)))
     }
 }

@@ -89,7 +89,7 @@ pub struct Fleet {
     /// How many times as long as on the embedded API things may take.
     pub patience: u32,
     directory: PathBuf,
-    turn: Option<clean::Turn>,
+    reservation: Option<clean::Reservation>,
     _guard: DropGuard,
 }
 
@@ -103,12 +103,12 @@ impl Fleet {
                 .with_context(|| format!("cannot make {}", path.display()))?;
         }
         let shutdown = CancellationToken::new();
-        let turn = clean::Turn::take(&*plan.provider).await?;
+        let reservation = clean::Reservation::take(&*plan.provider).await?;
         let api = ApiEndpoint::start(&plan, "fleet")
             .await
             .context("starting the fleet API")?;
         install(&api.client).await?;
-        if turn.is_some() {
+        if reservation.is_some() {
             clean::fleet(&api.client).await?;
         }
         let account = access::admit_control_plane(&api.client)
@@ -153,7 +153,7 @@ impl Fleet {
             control_plane,
             patience: plan.provider.patience(),
             directory: plan.directory,
-            turn,
+            reservation,
             _guard: shutdown.drop_guard(),
         }))
     }
@@ -218,7 +218,7 @@ impl Fleet {
     pub async fn end(&self) -> anyhow::Result<()> {
         let processes: Vec<&Process> = self.processes().map(|(_, process)| process).collect();
         futures::future::join_all(processes.into_iter().map(Process::kill)).await;
-        if self.turn.is_none() {
+        if self.reservation.is_none() {
             return Ok(());
         }
         for (name, member) in &self.members {
@@ -258,7 +258,7 @@ impl Fleet {
     /// Applies YAML to the fleet API.
     pub async fn apply(&self, yaml: &str) -> anyhow::Result<()> {
         let mut objects = apply::objects(yaml)?;
-        if self.turn.is_some() {
+        if self.reservation.is_some() {
             objects.iter_mut().for_each(clean::mark);
         }
         apply::apply_all(&self.api.client, objects).await

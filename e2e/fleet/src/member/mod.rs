@@ -2,7 +2,7 @@
 //! objects of an API server that has none of them.
 //!
 //! Everything goes through the API, as it would with the real ones, so any API server without them
-//! can be a member: the embedded one, or a bare kube-apiserver. Nodes can fail ([`Hands`]).
+//! can be a member: the embedded one, or a bare kube-apiserver. Nodes can fail ([`Machines`]).
 //! Workloads have the defaults of their kinds: strategies of updates, taints of nodes and the like
 //! are not played, as no scenario needs them.
 
@@ -27,7 +27,7 @@ use muster_shared::watch::{self, Change, Informer, Selection};
 use tokio_util::sync::CancellationToken;
 
 pub use lifecycle::Timing;
-pub use nodes::{Hands, Shape};
+pub use nodes::{Machines, Shape};
 
 use kubelet::Kubelets;
 use nodes::Nodes;
@@ -60,7 +60,7 @@ impl Default for Shape {
 /// A running simulation. It ends with the token it was started with.
 #[derive(Clone)]
 pub struct Member {
-    hands: Hands,
+    machines: Machines,
 }
 
 impl Member {
@@ -95,9 +95,9 @@ impl Member {
             Arc::clone(&nodes),
         );
 
-        let machines: Informer<Node> =
+        let nodes_informer: Informer<Node> =
             Informer::new(Api::all(watch_client.clone()), Selection::everything());
-        machines.on_change({
+        nodes_informer.on_change({
             let (queue, queues, nodes, pods) = (
                 queue.clone(),
                 queues.clone(),
@@ -118,7 +118,7 @@ impl Member {
                 world.nodes_changed(&queues);
             }
         });
-        tokio::spawn(machines.clone().run(shutdown.clone()));
+        tokio::spawn(nodes_informer.clone().run(shutdown.clone()));
         let (listed, first_list) = tokio::sync::oneshot::channel();
         tokio::spawn(follow(
             Api::all(watch_client),
@@ -127,7 +127,7 @@ impl Member {
             shutdown.clone(),
         ));
         let first_list = async {
-            machines.synced().await;
+            nodes_informer.synced().await;
             // The sender is dropped only with the whole simulation.
             let _ = first_list.await;
             world.start(&queues, &shutdown).await;
@@ -145,7 +145,7 @@ impl Member {
         };
         tokio::spawn(queue.run(POD_WORKERS, shutdown, reconcile));
         Ok(Self {
-            hands: Hands {
+            machines: Machines {
                 api: Api::all(client),
                 nodes,
             },
@@ -153,8 +153,8 @@ impl Member {
     }
 
     /// Returns the handle for what can be done to the machines.
-    pub fn hands(&self) -> &Hands {
-        &self.hands
+    pub fn machines(&self) -> &Machines {
+        &self.machines
     }
 }
 

@@ -198,14 +198,14 @@ fn ready_condition(ready: bool) -> Value {
     })
 }
 
-/// A member's machines as somebody with hands on them sees them.
+/// A member's machines as somebody beside them sees them.
 #[derive(Clone)]
-pub struct Hands {
+pub struct Machines {
     pub(super) api: Api<Node>,
     pub(super) nodes: Arc<Nodes>,
 }
 
-impl Hands {
+impl Machines {
     /// Stops the machine: its kubelet is silent, and the node controller says so. (It does at once,
     /// where a real one waits 40 s.)
     pub async fn fail(&self, node: &str) -> kube::Result<()> {

@@ -254,7 +254,7 @@ impl Pods {
             state.link(&new);
             old
         };
-        self.tell(&Change {
+        self.notify(&Change {
             old,
             new: Some(new),
         });
@@ -275,7 +275,7 @@ impl Pods {
             old
         };
         if old.is_some() {
-            self.tell(&Change { old, new: None });
+            self.notify(&Change { old, new: None });
         }
     }
 
@@ -300,7 +300,7 @@ impl Pods {
             .collect()
     }
 
-    fn tell(&self, change: &Change) {
+    fn notify(&self, change: &Change) {
         for listener in &self.listeners {
             listener(change);
         }

@@ -51,7 +51,7 @@ impl Oracle for Nowhere {
 }
 
 /// Returns whether a copy in one of the targets counts, by what may be known of the clusters.
-fn stands_in(scene: &Scene, binding: Binding<'_>) -> bool {
+fn replaces(scene: &Scene, binding: Binding<'_>) -> bool {
     binding.clusters().into_keys().any(|target| {
         scene.cluster_recently(target, |state| {
             state.is_some_and(|cluster| cluster.holds(binding))
@@ -81,7 +81,7 @@ fn evicted(
     // A copy that follows a new placement is kept; the eviction that causes one is judged itself.
     let follows =
         objects::text(task.0, "/reason") == "PlacementChanged" && task.purge_mode() != "Directly";
-    if (is_withdrawn && by_scheduler) || follows || !is_ours(before) || stands_in(scene, after) {
+    if (is_withdrawn && by_scheduler) || follows || !is_ours(before) || replaces(scene, after) {
         return None;
     }
     Some("evicted, and none of the targets is ready and untainted".to_owned())
@@ -114,7 +114,7 @@ fn purged(scene: &Scene, before: Binding<'_>, after: Binding<'_>) -> Option<Stri
     if !asks_for_purge(scene, before) {
         return Some("nothing keeps the old copy, and the policy does not say Directly".to_owned());
     }
-    (!stands_in(scene, after))
+    (!replaces(scene, after))
         .then(|| "its copy goes at once, and none of the targets is ready and untainted".to_owned())
 }
 
@@ -125,7 +125,7 @@ fn dropped(
     cluster: &str,
 ) -> Option<String> {
     let asked = scene.is_wished(key, before) || scene.has_left(cluster);
-    let is_moved = || scene.is_fenced(before) && stands_in(scene, after);
+    let is_moved = || scene.is_fenced(before) && replaces(scene, after);
     (!asked && !is_moved())
         .then(|| "no target any more without an eviction, and nobody asked for it".to_owned())
 }
@@ -157,7 +157,7 @@ fn ended(scene: &Scene, key: &Key, binding: Binding<'_>, task: Task<'_>) -> Opti
         let mut targets = binding.clusters().into_keys();
         targets.any(|target| scene.has_work(key, target))
     };
-    if late && stands_in(scene, binding) && sent() {
+    if late && replaces(scene, binding) && sent() {
         return None;
     }
     let grace = if late {
@@ -214,7 +214,7 @@ pub fn not_replaced(scene: &Scene, key: &Key, binding: Binding<'_>) -> Option<St
             return Some(format!("{target} has {ready:?} ready of {replicas}"));
         }
     }
-    (!stands_in(scene, binding)).then(|| "no target is ready and untainted".to_owned())
+    (!replaces(scene, binding)).then(|| "no target is ready and untainted".to_owned())
 }
 
 /// Returns whether the members decide on the number of replicas.

@@ -38,7 +38,7 @@ impl Oracle for Reported {
             return Vec::new();
         };
         if request.resource.plural == "events" {
-            self.hear(request);
+            self.note(request);
         }
         let mut told = Vec::new();
         let Some((request, before, after)) = moves::of_binding(entry) else {
@@ -104,7 +104,7 @@ impl Oracle for Reported {
 
 impl Reported {
     /// Takes note of an event about a binding, or about its template, that reports its eviction.
-    fn hear(&mut self, request: &Request) {
+    fn note(&mut self, request: &Request) {
         let Some(event) = request.after.as_deref() else {
             return;
         };

@@ -37,17 +37,17 @@ impl World {
         let FaultKind::Nodes { member, count } = kind else {
             return;
         };
-        let Some(hands) = self.hands.get(member) else {
+        let Some(machines) = self.machines.get(member) else {
             return;
         };
         for number in 1..=*count {
-            let (hands, node) = (hands.clone(), format!("{member}-node-{number}"));
+            let (machines, node) = (machines.clone(), format!("{member}-node-{number}"));
             // A node that the site does not have cannot fail.
             tokio::spawn(async move {
                 let _ = if fails {
-                    hands.fail(&node).await
+                    machines.fail(&node).await
                 } else {
-                    hands.revive(&node).await
+                    machines.revive(&node).await
                 };
             });
         }

@@ -9,7 +9,7 @@ use kube::api::{Api as KubeApi, Patch, PatchParams};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::client::Profile;
 use muster_test_fleet::harness::access;
-use muster_test_fleet::member::{Hands, Member as Kubelets, Shape};
+use muster_test_fleet::member::{Machines, Member as Kubelets, Shape};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -30,7 +30,7 @@ pub(super) struct Started {
     /// Its agent; a member of sync mode Push has none.
     pub agent: Option<Supervised>,
     /// What can be done to its nodes.
-    pub hands: Hands,
+    pub machines: Machines,
 }
 
 /// Starts a member with its agent.
@@ -58,20 +58,23 @@ pub(super) async fn start(
         ..Shape::default()
     };
     let kubelets = Kubelets::start(&site.name, clients, &shape, shutdown.child_token()).await?;
-    let hands = kubelets.hands().clone();
+    let machines = kubelets.machines().clone();
     let fleet = setup.client(&Api::Fleet, Profile::Write)?;
     if site.push {
         for object in pushed(site) {
             steps::apply(&fleet, &object).await?;
         }
-        return Ok(Started { agent: None, hands });
+        return Ok(Started {
+            agent: None,
+            machines,
+        });
     }
     let at_fleet = access::admit_member(&fleet, &site.name).await?;
     let at_member = access::admit_agent(&setup.client(&api, Profile::Write)?).await?;
     let agent = process::agent(network, site, (&at_fleet, &at_member), plan)?;
     Ok(Started {
         agent: Some(agent),
-        hands,
+        machines,
     })
 }
 

@@ -17,7 +17,7 @@ use kube::Client;
 use muster_shared::client::Profile;
 use muster_test_apiserver::{ApiServer, Options, Running, User};
 use muster_test_fleet::harness::access;
-use muster_test_fleet::member::Hands;
+use muster_test_fleet::member::Machines;
 use serde_json::Value;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -43,7 +43,7 @@ pub struct World {
     recorder: Arc<Recorder>,
     processes: BTreeMap<Process, Supervised>,
     /// What can be done to the nodes of each member.
-    hands: BTreeMap<String, Hands>,
+    machines: BTreeMap<String, Machines>,
     begun: Instant,
     _guard: DropGuard,
 }
@@ -67,12 +67,12 @@ impl World {
         let setup = Line::new(&network, Actor::Setup, administrator("setup"));
         let client = setup.client(&Api::Fleet, Profile::Write)?;
         let account = access::admit_control_plane(&client).await?;
-        let (mut processes, mut hands) = (BTreeMap::new(), BTreeMap::new());
+        let (mut processes, mut machines) = (BTreeMap::new(), BTreeMap::new());
         for site in &plan.sites {
             let started = member::start(&network, &setup, site, &plan, &shutdown)
                 .await
                 .with_context(|| format!("setting up {}", site.name))?;
-            hands.insert(site.name.clone(), started.hands);
+            machines.insert(site.name.clone(), started.machines);
             if let Some(agent) = started.agent {
                 processes.insert(Process::Agent(site.name.clone()), agent);
             }
@@ -101,7 +101,7 @@ impl World {
             network,
             recorder,
             processes,
-            hands,
+            machines,
             begun: Instant::now(),
             _guard: shutdown.drop_guard(),
         })

@@ -109,7 +109,7 @@ impl Budget {
     /// Takes instructions from the call; an error if there are not so many left, or no time. Once a
     /// limit was exceeded, every further call of this is an error.
     pub(crate) fn spend(&self, instructions: u64) -> Result<(), LuaError> {
-        self.stand()?;
+        self.within()?;
         let left = self.left.load(Ordering::Relaxed);
         if left < instructions {
             return self.exceed(INSTRUCTIONS);
@@ -122,7 +122,7 @@ impl Budget {
     }
 
     /// Returns an error if a limit was exceeded before.
-    pub(crate) fn stand(&self) -> Result<(), LuaError> {
+    pub(crate) fn within(&self) -> Result<(), LuaError> {
         match self.limit() {
             None => Ok(()),
             Some(limit) => Err(LuaError::RuntimeError(format!("limit of {limit}"))),
@@ -136,7 +136,7 @@ impl Budget {
 
     fn exceed(&self, what: u8) -> Result<(), LuaError> {
         self.exceeded.store(what, Ordering::Relaxed);
-        self.stand()
+        self.within()
     }
 
     /// Returns the limit that the call has exceeded.

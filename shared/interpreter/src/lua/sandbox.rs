@@ -106,7 +106,7 @@ fn limits(lua: &Lua, natives: &Table, budget: &Arc<Budget>) -> mlua::Result<()> 
                 }
             }
         }
-        shared.stand()?;
+        shared.within()?;
         Ok(results)
     })?;
     natives.raw_set("check", check)

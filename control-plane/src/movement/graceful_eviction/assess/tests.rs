@@ -459,7 +459,7 @@ fn time_ends_no_task_before_something_was_applied_in_a_chosen_cluster_that_lives
 
 /// Returns what becomes of the task of `old` some seconds after its creation, when every new copy
 /// is said to be healthy.
-fn stands_in(
+fn replaces(
     old: Option<&Value>,
     new: &[(&str, Option<Value>)],
     has_rule: bool,
@@ -512,16 +512,16 @@ fn a_healthy_copy_of_a_kind_without_a_rule_tells_of_its_health_where_the_old_one
         // What is written only when something happens says nothing of health.
         (&scheduled, &none, true, true),
     ] {
-        let stands_in = |has_rule, now| {
+        let replaces = |has_rule, now| {
             let new = [("new", new.clone())];
-            stands_in(old.as_ref(), &new, has_rule, now).done.len() == 1
+            replaces(old.as_ref(), &new, has_rule, now).done.len() == 1
         };
-        assert_eq!(stands_in(false, 299), soon, "{old:?} -> {new:?}");
-        assert_eq!(stands_in(false, 300), late, "{old:?} -> {new:?}");
+        assert_eq!(replaces(false, 299), soon, "{old:?} -> {new:?}");
+        assert_eq!(replaces(false, 300), late, "{old:?} -> {new:?}");
         // A rule has seen all of that.
-        assert!(stands_in(true, 1), "{old:?} -> {new:?}");
+        assert!(replaces(true, 1), "{old:?} -> {new:?}");
     }
-    let waits = stands_in(ready.as_ref(), &[("new", None)], false, 1);
+    let waits = replaces(ready.as_ref(), &[("new", None)], false, 1);
     assert_eq!(waits.again, Some(at(300)));
 }
 
@@ -537,7 +537,7 @@ fn a_daemon_set_that_no_node_is_to_run_replaces_none_that_ran() {
     ] {
         let names = ["a", "b"];
         let new: Vec<_> = names.into_iter().zip(new).collect();
-        let outcome = stands_in(old.as_ref(), &new, true, 100_000);
+        let outcome = replaces(old.as_ref(), &new, true, 100_000);
         assert_eq!(outcome.done.len() == 1, expected, "{old:?} -> {new:?}");
     }
 }

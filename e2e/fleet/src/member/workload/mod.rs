@@ -92,11 +92,11 @@ impl World {
 
     /// Starts watching and working; returns when everything was seen once.
     pub(super) async fn start(self: &Arc<Self>, queues: &Queues, shutdown: &CancellationToken) {
-        feed(&self.deployments, &queues.deployments);
-        feed(&self.replica_sets, &queues.replica_sets);
-        feed(&self.stateful_sets, &queues.stateful_sets);
-        feed(&self.daemon_sets, &queues.daemon_sets);
-        feed(&self.jobs, &queues.jobs);
+        enqueue_changes(&self.deployments, &queues.deployments);
+        enqueue_changes(&self.replica_sets, &queues.replica_sets);
+        enqueue_changes(&self.stateful_sets, &queues.stateful_sets);
+        enqueue_changes(&self.daemon_sets, &queues.daemon_sets);
+        enqueue_changes(&self.jobs, &queues.jobs);
         // A set's status is a part of its Deployment's.
         let deployments = queues.deployments.clone();
         self.replica_sets.on_change(move |change| {
@@ -275,7 +275,7 @@ where
     Informer::new(Api::all(client.clone()), Selection::everything())
 }
 
-fn feed<K: Followed>(informer: &Informer<K>, queue: &Queue<Key>) {
+fn enqueue_changes<K: Followed>(informer: &Informer<K>, queue: &Queue<Key>) {
     let queue = queue.clone();
     informer.on_change(move |change| queue.add(key(change.object().meta())));
 }
