@@ -42,9 +42,13 @@ fn reports(cluster: &Cluster) -> &[Condition] {
 
 /// Returns the conditions to report about the peers, and the types of those to take back: reports
 /// about peers that the Cluster does not name any more.
-pub fn told(cluster: &Cluster, sights: &Sights, now: Timestamp) -> (Vec<Condition>, Vec<String>) {
+pub fn conditions(
+    cluster: &Cluster,
+    sights: &Sights,
+    now: Timestamp,
+) -> (Vec<Condition>, Vec<String>) {
     let asked = asked(cluster);
-    let told = asked.iter().filter_map(|peer| {
+    let current = asked.iter().filter_map(|peer| {
         let sight = sights.get(&peer.name)?;
         let is_current = sight.address == peer.address;
         is_current.then(|| sight.condition(&peer.name, now))?
@@ -54,7 +58,7 @@ pub fn told(cluster: &Cluster, sights: &Sights, now: Timestamp) -> (Vec<Conditio
         let peer = kind.strip_prefix(REACHES);
         peer.is_some_and(|name| asked.iter().all(|peer| peer.name != name))
     };
-    (told.collect(), kinds.filter(is_stale).cloned().collect())
+    (current.collect(), kinds.filter(is_stale).cloned().collect())
 }
 
 /// The peers, and when each is called next.
@@ -201,12 +205,12 @@ mod tests {
         let asked = cluster(&[("m2", "https://a"), ("m3", "https://b")], &[]);
         let mut calls = followed(&asked);
         assert_eq!(
-            told(&asked, &calls.sights, NOW),
+            conditions(&asked, &calls.sights, NOW),
             (vec![], vec![]),
             "not called yet"
         );
         calls.sights.get_mut("m2").unwrap().note(true);
-        let (reported, stale) = told(&asked, &calls.sights, NOW);
+        let (reported, stale) = conditions(&asked, &calls.sights, NOW);
         assert_eq!(
             Reach::reported(&reported, "m2"),
             Some((Reach::Reached, NOW))
@@ -215,7 +219,7 @@ mod tests {
         // The control plane asks for another one.
         let asked = cluster(&[("m3", "https://b")], &reported);
         calls.follow(Some(&asked), Instant::now());
-        let (reported, stale) = told(&asked, &calls.sights, NOW);
+        let (reported, stale) = conditions(&asked, &calls.sights, NOW);
         assert_eq!(
             (reported, stale),
             (vec![], vec!["reaches.muster.io/m2".to_owned()])
@@ -230,7 +234,7 @@ mod tests {
         calls.sights.get_mut("m2").unwrap().note(true);
         let after = cluster(&[("m2", "https://b")], &[]);
         assert_eq!(
-            told(&after, &calls.sights, NOW).0,
+            conditions(&after, &calls.sights, NOW).0,
             [],
             "of the former address"
         );

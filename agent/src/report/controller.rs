@@ -353,7 +353,7 @@ impl Reporter {
             let told = conditions::objects_without_work(orphans, stored, now);
             findings.conditions.extend(told);
         }
-        let (reports, retired) = peers::told(cluster, &self.peers.borrow(), now);
+        let (reports, retired) = peers::conditions(cluster, &self.peers.borrow(), now);
         findings.conditions.extend(reports);
         findings.retired = retired;
         let (deeper, nodes) = (&self.deeper, findings.nodes);

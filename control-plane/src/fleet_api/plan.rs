@@ -302,7 +302,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn without_an_address_members_are_told_the_service() {
+    fn without_an_address_members_get_the_service() {
         let site = Site {
             address: String::new(),
             ..site()

@@ -56,14 +56,14 @@ async fn what_holds_the_new_copy_back_is_told_although_others_write_the_status_m
         merge::<ResourceBinding>(&bench.here(), "web-deployment", moved).await;
     })
     .await;
-    let what = "the removal is told of";
+    let what = "the removal is reported";
     until(&bench.here(), "web-deployment", what, says("True")).await;
 
     overtaken(&bench, "web-deployment", 8, async || {
         bench.withdrawn("m1", "Deployment", "web").await;
     })
     .await;
-    let what = "the end of the removal is told of";
+    let what = "the end of the removal is reported";
     until(&bench.here(), "web-deployment", what, says("False")).await;
     bench.sent("m2", "Deployment", "web", |_| true).await;
 }

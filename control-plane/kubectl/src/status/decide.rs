@@ -261,7 +261,7 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
         settings_from: snapshot.source,
         paused: pauses
             .iter()
-            .map(|it| it.told(|time| clock(time, snapshot.now)))
+            .map(|it| it.describe(|time| clock(time, snapshot.now)))
             .collect(),
         paused_clusters: pauses.iter().map(|it| it.cluster.clone()).collect(),
         clusters: snapshot.clusters.as_ref().ok().map(Vec::len),

@@ -188,7 +188,7 @@ impl Pause {
     }
 
     /// Describes the pause in a sentence, with its times as `clock` writes them.
-    pub fn told(&self, clock: impl Fn(Timestamp) -> String) -> String {
+    pub fn describe(&self, clock: impl Fn(Timestamp) -> String) -> String {
         let mut text = match &self.cluster {
             None => "all movement is paused".to_owned(),
             Some(cluster) => format!("movement out of {cluster} is paused"),
@@ -216,7 +216,7 @@ impl Pause {
 
 impl fmt::Display for Pause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.told(|time| format!("{time:.0}")))
+        f.write_str(&self.describe(|time| format!("{time:.0}")))
     }
 }
 

@@ -120,7 +120,7 @@ mod tests {
         let in_seconds = |seconds| Some(Some(now + Duration::from_secs(seconds)));
         for (what, ready, preserves, verdict, until) in [
             ("stopped", "Unknown", None, Some(Verdict::Stopped), None),
-            ("never told of", "Unknown", None, None, None),
+            ("never known", "Unknown", None, None, None),
             (
                 "it may run",
                 "Unknown",

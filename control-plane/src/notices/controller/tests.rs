@@ -134,7 +134,7 @@ async fn many_failovers_at_a_time_are_told_in_one_notice() {
     server.next(500, "x", "");
     let failed = outlet.reconcile(LEFT_OUT).await.unwrap();
     assert!(matches!(failed, Next::After(_)), "{failed:?}");
-    assert_eq!(told(&stand, "m2"), Value::Null, "nobody was told of it");
+    assert_eq!(told(&stand, "m2"), Value::Null, "nobody was notified of it");
     let before = server.ids();
     outlet.pacing.lock().taken();
     assert_eq!(outlet.reconcile(LEFT_OUT).await.unwrap(), Next::Done);

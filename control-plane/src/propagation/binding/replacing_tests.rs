@@ -213,6 +213,6 @@ async fn somebody_is_told_where_the_api_does_not_delete_a_work_for_an_hour_whate
         pass(60 * 60).await;
         let told = stand.api.told().await;
         let told = told.iter().any(|it| it.1 == "SyncWorkFailed");
-        assert!(told, "{code}: two copies run, and nobody is told why");
+        assert!(told, "{code}: two copies run, and nothing says why");
     }
 }

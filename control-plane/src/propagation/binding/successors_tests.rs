@@ -470,7 +470,7 @@ async fn somebody_is_told_why_a_copy_that_a_policy_has_taken_away_stays_for_hour
         let told = stand.api.told().await;
         assert!(
             !told.is_empty() || !conditions.is_empty(),
-            "{what}: a copy stays where no policy has it, and nobody is told why"
+            "{what}: a copy stays where no policy has it, and nothing says why"
         );
     }
 }

@@ -411,7 +411,7 @@ async fn a_cluster_leaves_although_the_deletion_of_a_work_there_failed_and_its_b
         let told = told.iter().any(|it| it.0 == "m1");
         assert!(
             !stays || told,
-            "{fails}: it waits for an hour, and nobody is told why"
+            "{fails}: it waits for an hour, and nothing says why"
         );
     }
 }

@@ -87,16 +87,16 @@ fn two(rules: &Value, request: &Request, scene: &Scene) -> Option<String> {
             return None;
         };
         let is_it = self::object(rules, &role["object"], member) == Some(request.key());
-        let is_told = |it: &Value| text(it, &pointer) == text(role, "/primary");
+        let is_ordered = |it: &Value| text(it, &pointer) == text(role, "/primary");
         let promoted = format!("/{}", text(&role["promoted"], "/path").replace('.', "/"));
         let is_primary = |it: &Value| text(it, &promoted) == text(&role["promoted"], "/value");
         let all = || scene.members().filter_map(object);
-        let (told, are) = (
-            all().filter(|it| is_told(it)).count(),
+        let (ordered, are) = (
+            all().filter(|it| is_ordered(it)).count(),
             all().filter(|it| is_primary(it)).count(),
         );
-        (is_it && (told > 1 || are > 1))
-            .then(|| format!("{told} members are told to be primary, and {are} are"))
+        (is_it && (ordered > 1 || are > 1))
+            .then(|| format!("{ordered} members are ordered to be primary, and {are} are"))
     })
 }
 
@@ -170,11 +170,17 @@ mod tests {
         let told = replication("primary", "Secondary", 2);
         let promoted = replication("secondary", "Primary", 2);
         let late = replication("primary", "Primary", 1);
-        let two_are = "1 members are told to be primary, and 2 are";
+        let two_are = "1 members are ordered to be primary, and 2 are";
         let early = "it starts before replications web";
         for (what, m1, m2, starts, expected) in [
             ("in order", &first, &second, "m1", ""),
-            ("two are told", &first, &told, "", "2 members are told"),
+            (
+                "two are ordered",
+                &first,
+                &told,
+                "",
+                "2 members are ordered",
+            ),
             ("two are", &first, &promoted, "", two_are),
             ("no data", &none, &none, "m1", early),
             ("not yet", &late, &none, "m1", early),

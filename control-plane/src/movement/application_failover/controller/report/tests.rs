@@ -242,7 +242,7 @@ async fn what_a_condition_said_before_is_brought_up_to_date_once_it_is_over() {
             None,
         ),
         (
-            "it was moved, and nobody told so",
+            "it was moved, and nothing said so",
             Some(held()),
             Some(moved),
             false,

@@ -220,7 +220,7 @@ fn one_more_important_workload_less_is_no_news_for_all_that_are_stranded() {
             }
         }
     }
-    assert_eq!(texts.len(), 50, "each is told the same");
+    assert_eq!(texts.len(), 50, "the same is said of each");
     assert!(
         notes <= 250,
         "{notes} attempts to move 50 workloads in five minutes"
