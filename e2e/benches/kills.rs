@@ -67,7 +67,7 @@ async fn kill(arguments: &Arguments) -> anyhow::Result<()> {
         workloads: arguments.workloads,
         standby: arguments.standby,
         seed: arguments.seed,
-        tell: |line| println!("{line}"),
+        print: |line| println!("{line}"),
     };
     let report = run(options).await?;
     println!("{report}");

@@ -126,7 +126,7 @@ impl Scene {
         // Applies everything, as fast as it goes.
         let hasty = flags(&["--cluster-api-qps=0", "--kube-api-qps=0"]);
         let first = common::agent::start(scratch, fleet, member, given, hasty)?;
-        let applied = self.looked_at(port).await?;
+        let applied = self.compared(port).await?;
         println!("applied for the first time in {applied:.1?}");
         // Not before all is reported: a restart has to find nothing to do.
         tokio::time::sleep(SETTLING).await;
@@ -141,9 +141,9 @@ impl Scene {
             common::load()
         ));
         let agent = common::agent::start(scratch, fleet, member, given, flags(&[]))?;
-        let looked_at = self.looked_at(port).await?;
-        let seconds = looked_at.as_secs_f64();
-        table.figure("all Works looked at", seconds, "s", Budget::AtMost(5.0));
+        let compared = self.compared(port).await?;
+        let seconds = compared.as_secs_f64();
+        table.figure("all Works compared", seconds, "s", Budget::AtMost(5.0));
         let text = scrape(port)?;
         let requests = |labels: &str| sum(&text, "muster_api_requests_total", labels);
         table.figure(
@@ -243,7 +243,7 @@ impl Scene {
     }
 
     /// Waits until an agent has compared every Work since its start; the time that took.
-    async fn looked_at(&self, port: u16) -> anyhow::Result<Duration> {
+    async fn compared(&self, port: u16) -> anyhow::Result<Duration> {
         let all = || {
             let seen = scrape(port).map_or(0.0, |text| {
                 sum(&text, "muster_works_applied_total", "success")

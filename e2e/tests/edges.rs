@@ -34,10 +34,10 @@ async fn tunnels() -> (u16, mpsc::UnboundedReceiver<String>) {
     use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    let (tell, told) = mpsc::unbounded_channel();
+    let (sender, told) = mpsc::unbounded_channel();
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            let tell = tell.clone();
+            let sender = sender.clone();
             tokio::spawn(async move {
                 let mut stream = BufReader::new(stream);
                 let mut request = String::new();
@@ -48,7 +48,7 @@ async fn tunnels() -> (u16, mpsc::UnboundedReceiver<String>) {
                 }
                 let target = request.split(' ').nth(1).unwrap().to_owned();
                 let mut server = tokio::net::TcpStream::connect(&target).await.unwrap();
-                tell.send(request.lines().next().unwrap().to_owned()).ok();
+                sender.send(request.lines().next().unwrap().to_owned()).ok();
                 stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
                 tokio::io::copy_bidirectional(&mut stream, &mut server)
                     .await

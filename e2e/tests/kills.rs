@@ -15,7 +15,7 @@ async fn nothing_is_lost_or_doubled(standby: bool, name: &str) {
         workloads: 8,
         standby,
         seed: u64::from(std::process::id()),
-        tell: |line| println!("{line}"),
+        print: |line| println!("{line}"),
     };
     let report = run(options).await.expect("a fleet that comes to rest");
     assert!(report.moved > 0, "nothing was moved: {report}");

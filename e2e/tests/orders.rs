@@ -194,7 +194,7 @@ async fn a_pause_in_the_middle_stops_within_a_second_outlives_a_restart_and_resu
             }
         })
         .await?;
-        looked_at(fleet, &waits).await?;
+        inspected(fleet, &waits).await?;
         fleet.control_plane.kill().await;
         fleet.control_plane.resume();
         // Beyond the lease of the former process.
@@ -218,7 +218,7 @@ async fn a_pause_in_the_middle_stops_within_a_second_outlives_a_restart_and_resu
 }
 
 /// Checks what the other commands print in the middle of a drain that is paused.
-async fn looked_at(fleet: &HeartbeatFleet, waits: &str) -> anyhow::Result<()> {
+async fn inspected(fleet: &HeartbeatFleet, waits: &str) -> anyhow::Result<()> {
     let drain = ["drain", "member1", "--wait", "--timeout=1s"];
     let told = muster(fleet, &drain).await;
     has(&told, " that were still there, ")?;

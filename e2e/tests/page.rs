@@ -35,12 +35,12 @@ const VIRTUAL_TIME: &str = "--virtual-time-budget=4000";
 /// Serves the page while something is done with its address.
 async fn with_page(
     kubeconfig: &Path,
-    tell: impl AsyncFnOnce(&str) -> anyhow::Result<()>,
+    play: impl AsyncFnOnce(&str) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let page = muster_kubectl::page(kubectl::line(kubeconfig, &["ui"])).await?;
     let (url, shutdown) = (page.url(), CancellationToken::new());
     let server = tokio::spawn(page.serve(shutdown.clone()));
-    let told = tell(&url).await;
+    let told = play(&url).await;
     shutdown.cancel();
     server.await?;
     told
@@ -92,7 +92,7 @@ fn still(mut document: Value) -> Value {
 /// Runs a test in a fleet of which one cluster is silent, with a workload that it keeps.
 async fn with_a_silent_cluster(
     name: &'static str,
-    tell: impl AsyncFnOnce(&HeartbeatFleet) -> anyhow::Result<()>,
+    play: impl AsyncFnOnce(&HeartbeatFleet) -> anyhow::Result<()>,
 ) {
     heartbeats::run(Setting::named(name, 4), async |fleet| {
         fleet.place("web", "member2", &Value::Null)?;
@@ -108,7 +108,7 @@ async fn with_a_silent_cluster(
                 .ok_or_else(|| "no taint".to_owned())
         })
         .await?;
-        tell(fleet).await
+        play(fleet).await
     })
     .await;
 }
@@ -186,7 +186,7 @@ fn browser() -> Option<PathBuf> {
 }
 
 /// Runs a browser that opens an address, and returns what it prints.
-async fn looked(browser: &PathBuf, more: &[&str], url: &str) -> anyhow::Result<String> {
+async fn browsed(browser: &PathBuf, more: &[&str], url: &str) -> anyhow::Result<String> {
     let mut command = tokio::process::Command::new(browser);
     command
         .args([
@@ -211,7 +211,7 @@ async fn looked(browser: &PathBuf, more: &[&str], url: &str) -> anyhow::Result<S
 async fn dom(browser: &PathBuf, kubeconfig: &Path) -> String {
     let mut dom = String::new();
     let looking = with_page(kubeconfig, async |url| {
-        dom = looked(browser, &["--dump-dom"], url).await?;
+        dom = browsed(browser, &["--dump-dom"], url).await?;
         Ok(())
     });
     looking.await.unwrap();
@@ -225,8 +225,8 @@ async fn a_browser_shows_the_silent_cluster_first_and_in_words() {
         with_page(&fleet.kubeconfig, async |url| {
             let shot = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("page.png");
             let shot = format!("--screenshot={}", shot.display());
-            looked(&browser, &[&shot], url).await?;
-            let dom = looked(&browser, &["--dump-dom"], url).await?;
+            browsed(&browser, &[&shot], url).await?;
+            let dom = browsed(&browser, &["--dump-dom"], url).await?;
             let (_, rows) = dom.split_once("id=\"clusters-table\"").context("a table")?;
             let silent = rows.find("member2").context("the silent cluster")?;
             let well = rows.find("member1").context("the others")?;
@@ -291,7 +291,7 @@ async fn an_address_opens_the_story_of_a_cluster_and_of_a_workload() {
                 ),
                 ("cluster/none", &["There is no cluster none in the fleet"]),
             ] {
-                let dom = looked(&browser, &["--dump-dom"], &format!("{url}#{address}")).await?;
+                let dom = browsed(&browser, &["--dump-dom"], &format!("{url}#{address}")).await?;
                 let story = story(&dom)?;
                 for part in parts {
                     anyhow::ensure!(story.contains(part), "{part:?} is not in {story}");

@@ -149,13 +149,13 @@ where
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let (tell, ended) = oneshot::channel();
+    let (sender, ended) = oneshot::channel();
     std::thread::Builder::new()
         .name(name.to_owned())
         .spawn(move || {
             // A task within the runtime, so that a panic is caught and reported.
             let outcome = runtime.block_on(async { tokio::spawn(async { task().await }).await });
-            tell.send(outcome).ok();
+            sender.send(outcome).ok();
         })?;
     Ok(async move {
         if let Ok(Err(error)) = ended.await
@@ -264,11 +264,11 @@ mod tests {
 
     #[tokio::test]
     async fn what_runs_on_its_own_thread_goes_on_while_ours_is_blocked() {
-        let (tell, told) = std::sync::mpsc::channel();
+        let (sender, told) = std::sync::mpsc::channel();
         let thread = on_own_thread("beat", move || async move {
             for beat in 0..3 {
                 tokio::time::sleep(Duration::from_millis(1)).await; // the beat itself
-                tell.send(beat).ok();
+                sender.send(beat).ok();
             }
         })
         .unwrap();

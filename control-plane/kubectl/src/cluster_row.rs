@@ -59,12 +59,12 @@ impl ClusterRow {
         clusters.iter().map(row).collect()
     }
 
-    /// Returns the row of a cluster. `is_unheard`: it is silent, and no leader acts to say so.
+    /// Returns the row of a cluster. `is_silent`: it is silent, and no leader acts to say so.
     /// `is_paused`: all movement is paused.
     pub fn of(
         cluster: &Cluster,
         lease: Option<&Lease>,
-        (is_unheard, is_paused): (bool, bool),
+        (is_silent, is_paused): (bool, bool),
         counts: &Counts,
         now: Timestamp,
     ) -> Self {
@@ -73,7 +73,7 @@ impl ClusterRow {
         let version = status.and_then(|it| it.kubernetes_version.clone());
         let name = cluster.name_any();
         Self {
-            member: Member::of(cluster, lease, is_unheard),
+            member: Member::of(cluster, lease, is_silent),
             paused: is_paused || Pause::of_cluster(cluster).is_some_and(|it| it.holds(now)),
             ready_nodes: nodes.map(|it| it.ready_num),
             nodes: nodes.map(|it| it.total_num),

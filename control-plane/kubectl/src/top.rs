@@ -169,12 +169,12 @@ impl Amounts {
 }
 
 impl Row {
-    /// Returns the row of a cluster. `is_unheard`: it is silent, and no leader acts to say so.
-    fn of(cluster: &Cluster, lease: Option<&Lease>, is_unheard: bool) -> Self {
+    /// Returns the row of a cluster. `is_silent`: it is silent, and no leader acts to say so.
+    fn of(cluster: &Cluster, lease: Option<&Lease>, is_silent: bool) -> Self {
         let status = cluster.status.as_ref();
         let nodes = status.and_then(|it| it.node_summary);
         let summary = status.and_then(|it| it.resource_summary.as_ref());
-        let member = Member::of(cluster, lease, is_unheard);
+        let member = Member::of(cluster, lease, is_silent);
         let resources = summary.map(|summary| {
             let lists = [
                 &summary.allocatable,

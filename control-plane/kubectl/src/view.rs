@@ -149,15 +149,15 @@ fn fault(cluster: &Cluster) -> Option<&Condition> {
 }
 
 impl Member {
-    /// Describes a cluster. `is_unheard`: it is silent, and no leader acts to say so.
-    pub fn of(cluster: &Cluster, lease: Option<&Lease>, is_unheard: bool) -> Self {
+    /// Describes a cluster. `is_silent`: it is silent, and no leader acts to say so.
+    pub fn of(cluster: &Cluster, lease: Option<&Lease>, is_silent: bool) -> Self {
         let condition = cluster.condition(condition::READY);
         let is_ready = condition.is_some_and(|it| it.status == conditions::TRUE);
         let is_unheard = is_ready && is_unheard;
         let concern = concern(cluster).or_else(|| fault(cluster));
         let concern = concern.filter(|_| is_ready && !is_unheard);
         let (ready, reason) = match condition {
-            _ if is_unheard => (conditions::UNKNOWN, SILENT),
+            _ if is_silent => (conditions::UNKNOWN, SILENT),
             Some(it) => (&*it.status, &*it.reason),
             None => (conditions::UNKNOWN, "NeverReported"),
         };
@@ -171,7 +171,7 @@ impl Member {
             _ if condition.is_none() => State::New,
             _ => State::Silent,
         };
-        let since = concern.or(condition).filter(|_| !is_unheard);
+        let since = concern.or(condition).filter(|_| !is_silent);
         let since = since.map(|it| it.last_transition_time.0);
         let last_heard = lease.and_then(renewed);
         let heard = last_heard.filter(|_| state == State::Silent);

@@ -70,8 +70,8 @@ fn a_watch_ends_quietly_when_its_reader_has_left() {
     assert!(clock.is_some_and(|it| it.ends_with("again every 2s")));
     drop(reader);
     let id = child.id();
-    let (tell, ended) = mpsc::channel();
-    std::thread::spawn(move || tell.send(child.wait()));
+    let (sender, ended) = mpsc::channel();
+    std::thread::spawn(move || sender.send(child.wait()));
     let Ok(status) = ended.recv_timeout(PATIENCE) else {
         let _ = Command::new("kill").arg(id.to_string()).status();
         panic!("it goes on although nobody reads it");

@@ -195,10 +195,10 @@ async fn start(settings: Settings) -> anyhow::Result<()> {
         serve::open(ports, &health, Some(metrics), &mut tasks).await?;
     }
     let once = settings.once;
-    let (tell, mut failed) = tokio::sync::oneshot::channel();
+    let (sender, mut failed) = tokio::sync::oneshot::channel();
     tasks.spawn("fleet API", async move {
         if let Err(error) = run(settings, health, shutdown.clone()).await {
-            tell.send(error).ok();
+            sender.send(error).ok();
         }
         shutdown.cancel();
     });

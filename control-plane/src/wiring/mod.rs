@@ -109,12 +109,12 @@ pub async fn run_over(
         }
     });
 
-    let (tell, mut lost) = tokio::sync::oneshot::channel();
+    let (sender, mut lost) = tokio::sync::oneshot::channel();
     let (electing, retire) = (Arc::clone(&fleet), tasks.retire().clone());
     // Goes on until all else has come to its end: whoever still writes does so as the leader.
     tasks.spawn_last("election", async move {
         if election::campaign(&electing, fit, retire).await == lease::Outcome::Lost {
-            tell.send(()).ok();
+            sender.send(()).ok();
             electing.shutdown.cancel();
         }
     });

@@ -61,7 +61,7 @@ pub struct Options {
     /// gives the same choices, not the same history.
     pub seed: u64,
     /// Gets what happens, a line at a time.
-    pub tell: fn(&str),
+    pub print: fn(&str),
 }
 
 /// What came of it.
@@ -109,7 +109,7 @@ pub async fn run(options: Options) -> anyhow::Result<Report> {
     let outcome = run.rounds().await;
     let report = run.report();
     if outcome.is_err() || !report.lost.is_empty() || !report.doubled.is_empty() {
-        (run.options.tell)(&dump(&run.fleet).await);
+        (run.options.print)(&dump(&run.fleet).await);
     }
     run.fleet.end().await?;
     outcome.map(|()| report)
@@ -275,7 +275,7 @@ impl Run {
             .await?;
         self.report.rounds += 1;
         self.begin("");
-        (self.options.tell)(&format!(
+        (self.options.print)(&format!(
             "round {}: {failed} lost and back in {:.0} s, {held} placements moved, {} kills so far",
             self.report.rounds,
             begun.elapsed().as_secs_f64(),

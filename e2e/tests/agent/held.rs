@@ -34,7 +34,7 @@ async fn leases_go_on_while_the_rest_of_the_agent_is_held_for_longer_than_their_
         settings.leader_elect_retry_period = "200ms".parse().unwrap();
     });
     let (hold, asked) = oneshot::channel::<()>();
-    let (tell, blocked) = oneshot::channel();
+    let (sender, blocked) = oneshot::channel();
     let (release, released) = mpsc::channel::<()>();
     let shutdown = tokio_util::sync::CancellationToken::new();
     let ends = shutdown.clone();
@@ -43,7 +43,7 @@ async fn leases_go_on_while_the_rest_of_the_agent_is_held_for_longer_than_their_
         runtime.enable_all().build().unwrap().block_on(async move {
             tokio::spawn(async move {
                 asked.await.unwrap();
-                tell.send(jiff::Timestamp::now()).unwrap();
+                sender.send(jiff::Timestamp::now()).unwrap();
                 // Blocks the thread, not the task.
                 released.recv().unwrap();
             });

@@ -44,7 +44,7 @@ async fn works(bench: &Bench, each: usize) -> Vec<String> {
 }
 
 /// Waits until so many Works have been compared successfully.
-async fn looked_at(meter: &Meter, works: f64) {
+async fn compared(meter: &Meter, works: f64) {
     let all = async {
         while meter.sum("muster_works_applied_total", &["result=\"success\""]) < works {
             sleep(Duration::from_millis(50)).await;
@@ -108,7 +108,7 @@ async fn an_agent_that_starts_lists_what_it_applied_and_neither_reads_nor_writes
         settings.cluster_api_qps = 40.0;
     };
     let _agent = bench.agent_in(&[crate::agent::bench::AGENTS], limited);
-    looked_at(&meter, count).await;
+    compared(&meter, count).await;
     let took = begun.elapsed();
 
     let member = requests(&meter, &["api=\"member\""]);
@@ -169,7 +169,7 @@ async fn what_drifted_vanished_or_changed_while_the_agent_was_away_is_put_right(
         |object| object.data["spec"]["replicas"] == 2,
     )
     .await;
-    looked_at(&meter, 12.0).await;
+    compared(&meter, 12.0).await;
     let kept = deployments.get("deployment-1").await.unwrap();
     assert_eq!(kept.annotations()["theirs"], "1");
     let writes = requests(&meter, &["api=\"member\"", "method=\"PATCH\""]);
@@ -195,7 +195,7 @@ async fn objects_of_a_kind_that_cannot_be_listed_are_read_one_by_one() {
 
     let meter = Meter::install();
     let _agent = bench.agent();
-    looked_at(&meter, 6.0).await;
+    compared(&meter, 6.0).await;
     assert_eq!(value(&maps.get("map-0").await.unwrap()), "drifted");
     until(&maps, "map-0", "its value is back", |object| {
         value(object) == "1"

@@ -46,17 +46,17 @@ struct Received {
 /// Receives notices. The first request of each event is answered 500.
 async fn receive(listener: TcpListener, received: mpsc::UnboundedSender<Received>) {
     let mut seen = BTreeSet::new();
-    let (tell, mut asked) = mpsc::unbounded_channel::<(HeaderMap, Bytes, _)>();
+    let (sender, mut asked) = mpsc::unbounded_channel::<(HeaderMap, Bytes, _)>();
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            let tell = tell.clone();
+            let sender = sender.clone();
             let answer = move |request: Request<Incoming>| {
-                let tell = tell.clone();
+                let sender = sender.clone();
                 async move {
                     let (head, body) = request.into_parts();
                     let body = body.collect().await.map(Collected::to_bytes);
                     let (reply, status) = tokio::sync::oneshot::channel();
-                    _ = tell.send((head.headers, body.unwrap_or_default(), reply));
+                    _ = sender.send((head.headers, body.unwrap_or_default(), reply));
                     let mut response = Response::new(Full::<Bytes>::default());
                     *response.status_mut() = status.await.unwrap_or_default();
                     Ok::<_, Infallible>(response)
@@ -134,8 +134,8 @@ async fn a_receiver_that_fails_at_first_is_told_each_once_by_a_control_plane_tha
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}/hook", listener.local_addr().unwrap());
     ADDRESS.set(address).unwrap();
-    let (tell, mut received) = mpsc::unbounded_channel();
-    tokio::spawn(receive(listener, tell));
+    let (sender, mut received) = mpsc::unbounded_channel();
+    tokio::spawn(receive(listener, sender));
     let setting = Setting {
         plan: |plan| {
             let key = plan.directory.join("notices.key");

@@ -188,14 +188,14 @@ fn endpoints(story: &Story, stop: &CancellationToken) -> mpsc::UnboundedReceiver
     let client = story.fleet().api.watch_client.clone();
     let informer: Informer<DynamicObject> =
         Informer::new(Api::all_with(client, &kind), Selection::everything());
-    let (tell, told) = mpsc::unbounded_channel();
+    let (sender, told) = mpsc::unbounded_channel();
     informer.on_change(move |change| {
         let object = change.object();
         let endpoints = match change {
             Change::Applied { .. } => object.data["spec"]["endpoints"].clone(),
             Change::Deleted { .. } => Value::Null,
         };
-        _ = tell.send((object.metadata.name.clone().unwrap_or_default(), endpoints));
+        _ = sender.send((object.metadata.name.clone().unwrap_or_default(), endpoints));
     });
     tokio::spawn(informer.run(stop.clone()));
     told

@@ -373,7 +373,7 @@ mod tests {
         queue: &Queue<&'static str>,
         outcome: impl Fn(&'static str, u32) -> Result<Next, &'static str> + Send + 'static,
     ) -> mpsc::UnboundedReceiver<(&'static str, u64)> {
-        let (tell, told) = mpsc::unbounded_channel();
+        let (sender, told) = mpsc::unbounded_channel();
         let begun = Instant::now();
         let count = Arc::new(Mutex::new(HashMap::<&'static str, u32>::new()));
         tokio::spawn(queue.clone().run(2, CancellationToken::new(), move |key| {
@@ -384,7 +384,7 @@ mod tests {
                 *nth
             };
             let millis = u64::try_from(begun.elapsed().as_millis()).unwrap();
-            tell.send((key, millis)).ok();
+            sender.send((key, millis)).ok();
             let answer = outcome(key, nth);
             async move { answer }
         }));
@@ -471,7 +471,7 @@ mod tests {
         ] {
             let rank = |key: &String| i32::from(key.as_bytes()[0] - b'0');
             let (queue, over) = (Queue::ranked("test", rank), CancellationToken::new());
-            let (tell, mut told) = mpsc::unbounded_channel();
+            let (sender, mut told) = mpsc::unbounded_channel();
             let (news, ends, count) = (queue.clone(), over.clone(), Mutex::new(0));
             let work = move |key: String| {
                 *count.lock() += 1;
@@ -481,7 +481,7 @@ mod tests {
                 if keeps_coming(&key) {
                     news.add(key);
                 } else {
-                    tell.send(key).unwrap();
+                    sender.send(key).unwrap();
                 }
                 async { Ok::<_, Infallible>(Next::Done) }
             };
@@ -509,13 +509,13 @@ mod tests {
         for key in &there {
             queue.add(key.clone());
         }
-        let (tell, mut told) = mpsc::unbounded_channel();
+        let (sender, mut told) = mpsc::unbounded_channel();
         let news = queue.clone();
         // A change comes with the first key, and from then on another one with each.
         let work = move |key: String| {
             let count = news.len();
             news.add(format!("news {count}"));
-            tell.send(key).unwrap();
+            sender.send(key).unwrap();
             async { Ok::<_, Infallible>(Next::Done) }
         };
         tokio::spawn(queue.run(1, CancellationToken::new(), work));
@@ -586,11 +586,11 @@ mod tests {
     async fn a_key_added_during_its_work_is_worked_on_again_and_never_twice_at_once() {
         let queue: Queue<&'static str> = Queue::new("test");
         let running = Arc::new(Mutex::new((0u32, 0u32)));
-        let (tell, mut told) = mpsc::unbounded_channel();
+        let (sender, mut told) = mpsc::unbounded_channel();
         queue.add("a");
         let (again, seen) = (queue.clone(), Arc::clone(&running));
         tokio::spawn(queue.clone().run(4, CancellationToken::new(), move |key| {
-            let (again, running, tell) = (again.clone(), Arc::clone(&seen), tell.clone());
+            let (again, running, sender) = (again.clone(), Arc::clone(&seen), sender.clone());
             async move {
                 let turn = {
                     let mut running = running.lock();
@@ -601,7 +601,7 @@ mod tests {
                 again.add_after(key, Duration::from_millis(1));
                 tokio::time::sleep(Duration::from_secs(1)).await; // allowed: paused time, the work itself
                 running.lock().0 -= 1;
-                tell.send(turn).ok();
+                sender.send(turn).ok();
                 Ok::<_, Infallible>(Next::Done)
             }
         }));
@@ -632,11 +632,11 @@ mod tests {
         let queue = Queue::new("test");
         queue.add("bad");
         queue.add("good");
-        let (tell, mut told) = mpsc::unbounded_channel();
+        let (sender, mut told) = mpsc::unbounded_channel();
         tokio::spawn(queue.clone().run(1, CancellationToken::new(), move |key| {
-            let tell = tell.clone();
+            let sender = sender.clone();
             async move {
-                tell.send(key).ok();
+                sender.send(key).ok();
                 assert_ne!(key, "bad");
                 Ok::<_, Infallible>(Next::Done)
             }

@@ -428,7 +428,7 @@ fn take(report: &mut Report, binding: &AnyBinding, silent: &BTreeSet<String>) {
     if is_suspended(binding) {
         report.suspended.add(binding);
     }
-    let unheard = unknown::unheard(binding, silent);
+    let unheard = unknown::of_silent(binding, silent);
     if let Some(unheard) = unheard.filter(|_| !runs_nothing(spec)) {
         report.unknown += 1;
         if pending.is_none() && spec.graceful_eviction_tasks.is_empty() {

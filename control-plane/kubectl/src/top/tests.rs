@@ -134,8 +134,8 @@ fn what_cannot_be_read_is_said_and_is_not_zero() {
 #[test]
 fn a_cluster_that_is_silent_while_nobody_judges_is_not_in_the_sum() {
     let cluster = cluster("m1", "True", &Value::Null);
-    for (is_unheard, expected) in [(true, "Unknown"), (false, "True")] {
-        let row = Row::of(&cluster, None, is_unheard);
-        assert_eq!((&*row.ready, row.is_ready()), (expected, !is_unheard));
+    for (is_silent, expected) in [(true, "Unknown"), (false, "True")] {
+        let row = Row::of(&cluster, None, is_silent);
+        assert_eq!((&*row.ready, row.is_ready()), (expected, !is_silent));
     }
 }

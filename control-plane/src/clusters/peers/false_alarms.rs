@@ -208,7 +208,7 @@ impl World {
             }
         }
         if is_update {
-            self.tell(now);
+            self.report(now);
         }
         for member in &mut self.members {
             for (policy, followed) in self.policies.iter().zip(&mut member.followed) {
@@ -231,7 +231,7 @@ impl World {
     }
 
     /// Judges what the witnesses of all members see.
-    fn tell(&mut self, now: Timestamp) {
+    fn report(&mut self, now: Timestamp) {
         self.again = None;
         for place in 0..self.members.len() {
             let about = self.members[place].cluster.name_any();

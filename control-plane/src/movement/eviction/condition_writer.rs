@@ -204,7 +204,7 @@ impl ConditionWriter {
 fn revision(note: &Note, cluster: Option<&Cluster>, known: Option<&Condition>) -> Revision {
     let is_tainted = |cluster: &Cluster| effective_taints(cluster).iter().any(evicts);
     if !matches!(note.state, EvictionState::Stays { .. }) || cluster.is_some_and(is_tainted) {
-        return Revision::Stands;
+        return Revision::Kept;
     }
     let has_to_leave = known.is_some_and(|known| {
         known.status == conditions::TRUE && explain::names_cluster(&known.message, &note.cluster)
@@ -284,7 +284,7 @@ mod tests {
         let (leaves, stayed) = (said(&nowhere("m1", "full")), said(&stays));
         let over = |state| Revision::Over(state);
         for (note, cluster, known, expected) in [
-            (&stays, Some(&tainted), &leaves, Revision::Stands),
+            (&stays, Some(&tainted), &leaves, Revision::Kept),
             (
                 &stays,
                 Some(&closed),
@@ -295,7 +295,7 @@ mod tests {
             (&stays, Some(&closed), &stayed, Revision::Forgotten),
             (&stays, Some(&back), &stayed, Revision::Forgotten),
             (&stays, None, &None, Revision::Forgotten),
-            (&nowhere("m1", "full"), None, &leaves, Revision::Stands),
+            (&nowhere("m1", "full"), None, &leaves, Revision::Kept),
         ] {
             let revision = revision(note, cluster, known.as_ref());
             assert_eq!(revision, expected, "{note:?} {cluster:?} {known:?}");

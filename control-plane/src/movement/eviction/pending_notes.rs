@@ -48,7 +48,7 @@ pub enum WriteAt {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Revision {
     /// The note is still true.
-    Stands,
+    Kept,
     /// The note is not true any more; this state is written in its place.
     Over(EvictionState),
     /// The note is not true any more and was never written, so that it is dropped.
@@ -179,7 +179,7 @@ impl PendingNotes {
     /// Applies a revision to each note.
     pub fn revise(&mut self, revision: impl Fn(&Note) -> Revision) {
         self.0.retain_mut(|entry| match revision(&entry.note) {
-            Revision::Stands => true,
+            Revision::Kept => true,
             Revision::Over(state) => {
                 (entry.note.state, entry.told, entry.later) = (state, None, None);
                 true
@@ -322,7 +322,7 @@ pub(super) mod tests {
         }
         pending.told(&pending.notes(), now);
         pending.revise(|note| match note.cluster.as_str() {
-            "m1" => Revision::Stands,
+            "m1" => Revision::Kept,
             "m2" => Revision::Over(EvictionState::Recovered),
             _ => Revision::Forgotten,
         });

@@ -45,7 +45,7 @@ fn status(state: &str, counts: [u32; 5], times: &Value) -> FailoverStatus {
 }
 
 /// Sends all that is due, as `phase number`.
-fn tell(sent: &mut Sent, status: &FailoverStatus, minute: i64) -> Vec<String> {
+fn send_due(sent: &mut Sent, status: &FailoverStatus, minute: i64) -> Vec<String> {
     let mut all = Vec::new();
     while let Next::Now(notice) = next(sent, &spec(), status, at(minute)) {
         sent.note(&notice);
@@ -83,7 +83,7 @@ fn each_moment_of_a_failover_is_told_once() {
         (22, status("Ended", [2, 2, 2, 0, 0], &over), &["ended 1"]),
         (99, status("Ended", [2, 2, 2, 0, 0], &over), &[]),
     ] {
-        assert_eq!(tell(&mut sent, &status, minute), expected, "{status:?}");
+        assert_eq!(send_due(&mut sent, &status, minute), expected, "{status:?}");
     }
 }
 
@@ -92,14 +92,18 @@ fn what_came_and_went_while_nobody_looked_is_told_by_its_end() {
     let over = json!({ "lastMove": 3, "healthy": 4, "recovered": 20, "ended": 20 });
     let ended = status("Ended", [2, 2, 2, 0, 0], &over);
     let mut sent = Sent::default();
-    assert_eq!(tell(&mut sent, &ended, 21), ["began 1", "ended 1"]);
+    assert_eq!(send_due(&mut sent, &ended, 21), ["began 1", "ended 1"]);
     let held = Sent {
         began: 1,
         held: 1,
         ..Sent::default()
     };
     let mut sent = held;
-    assert_eq!(tell(&mut sent, &ended, 500), ["ended 1"], "however late");
+    assert_eq!(
+        send_due(&mut sent, &ended, 500),
+        ["ended 1"],
+        "however late"
+    );
     assert_eq!(sent.resumed, 1, "what ended holds nothing");
 }
 
@@ -108,25 +112,28 @@ fn what_returns_and_what_belongs_to_it_later_is_told_again() {
     let over = |minute: i64| json!({ "recovered": minute, "ended": minute });
     let mut sent = Sent::default();
     let first = status("Ended", [0; 5], &over(5));
-    assert_eq!(tell(&mut sent, &first, 6), ["began 1", "ended 1"]);
+    assert_eq!(send_due(&mut sent, &first, 6), ["began 1", "ended 1"]);
     let mut again = status("Active", [0; 5], &json!({}));
     again.relapses = 2;
-    assert_eq!(tell(&mut sent, &again, 8), ["began 3"]);
+    assert_eq!(send_due(&mut sent, &again, 8), ["began 3"]);
     let mut last = status("Ended", [0; 5], &over(9));
     last.relapses = 2;
-    assert_eq!(tell(&mut sent, &last, 9), ["ended 2"]);
+    assert_eq!(send_due(&mut sent, &last, 9), ["ended 2"]);
     last.times.ended = Some(Time(at(10)));
-    assert_eq!(tell(&mut sent, &last, 11), ["ended 3"]);
+    assert_eq!(send_due(&mut sent, &last, 11), ["ended 3"]);
 }
 
 #[test]
 fn a_new_receiver_is_told_what_goes_on_and_no_history() {
     let over = json!({ "recovered": 5, "ended": 5 });
     let ended = status("Ended", [0; 5], &over);
-    assert_eq!(tell(&mut Sent::default(), &ended, 66), Vec::<String>::new());
-    assert_eq!(tell(&mut Sent::default(), &ended, 64).len(), 2);
+    assert_eq!(
+        send_due(&mut Sent::default(), &ended, 66),
+        Vec::<String>::new()
+    );
+    assert_eq!(send_due(&mut Sent::default(), &ended, 64).len(), 2);
     let active = status("Active", [0; 5], &json!({}));
-    assert_eq!(tell(&mut Sent::default(), &active, 9999), ["began 1"]);
+    assert_eq!(send_due(&mut Sent::default(), &active, 9999), ["began 1"]);
     let unexplained = FailoverStatus {
         cause: Cause::default(),
         ..active
@@ -144,13 +151,17 @@ fn the_healing_waits_for_those_that_still_move() {
         ..Sent::default()
     };
     assert_eq!(next(&sent, &spec(), &part, at(4)), Next::At(at(8)));
-    assert_eq!(tell(&mut sent, &part, 8), ["healed 1"], "the rest tolerate");
+    assert_eq!(
+        send_due(&mut sent, &part, 8),
+        ["healed 1"],
+        "the rest tolerate"
+    );
     for counts in [[2, 2, 1, 0, 0], [0, 0, 0, 0, 0]] {
         let mut sent = Sent {
             began: 1,
             ..Sent::default()
         };
-        let found = tell(&mut sent, &status("Active", counts, &times), 60);
+        let found = send_due(&mut sent, &status("Active", counts, &times), 60);
         assert_eq!(found, Vec::<String>::new(), "{counts:?}");
     }
 }
@@ -182,7 +193,7 @@ fn a_cluster_that_is_unwell_for_a_moment_and_is_left_by_nothing_is_not_told() {
         (status("Active", [5, 0, 0, 1, 0], &json!({})), true),
     ] {
         status.times.tainted = None;
-        let found = tell(&mut Sent::default(), &status, 2);
+        let found = send_due(&mut Sent::default(), &status, 2);
         assert_eq!(!found.is_empty(), tells, "{found:?}");
     }
     let mut status = status("Settling", [0; 5], &json!({}));
@@ -213,5 +224,5 @@ fn a_failover_that_somebody_was_told_of_has_an_end_although_the_cause_returned_f
         "workloads": { "affected": 3 },
     }))
     .unwrap();
-    assert_eq!(tell(&mut sent, &status, 5), ["ended 1"]);
+    assert_eq!(send_due(&mut sent, &status, 5), ["ended 1"]);
 }

@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn the_wait_in_another_cluster_begins_anew() {
-        let tell = |cluster: &str, before: &[Condition], now: i64| {
+        let report = |cluster: &str, before: &[Condition], now: i64| {
             let mut waits = closed(60, true);
             waits[0].0 = cluster.to_owned();
             let begun = since(before, &waits).unwrap_or_else(|| at(now));
@@ -145,11 +145,11 @@ mod tests {
             let told = condition(None, &waiting, before, at(now)).unwrap();
             (conditions::merge(before, [told]).unwrap(), waiting.due)
         };
-        let (list, due) = tell("m2", &[], 10);
+        let (list, due) = report("m2", &[], 10);
         assert_eq!(due, Some(at(70)));
-        let (list, due) = tell("m20", &list, 60);
+        let (list, due) = report("m20", &list, 60);
         assert_eq!((&*list[0].status, due), ("False", Some(at(120))));
-        let (list, due) = tell("m20", &list, 61);
+        let (list, due) = report("m20", &list, 61);
         assert_eq!((&*list[0].status, due), ("True", Some(at(121))));
         assert_eq!(list[0].last_transition_time.0, at(61));
     }

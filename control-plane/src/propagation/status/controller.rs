@@ -236,7 +236,7 @@ async fn reconcile(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<N
         let items = &with_silent(&expected, &[]);
         let shown = Shown { items, ..shown };
         let outcome = reflect(fleet, &client, memory, key, (&template, uid), shown).await;
-        return told(fleet, memory, binding.as_ref(), &template, outcome);
+        return report_outcome(fleet, memory, binding.as_ref(), &template, outcome);
     }
     let mut items = items(works.iter().map(AsRef::as_ref), &spec.resource, taken);
     let mut silent = silent(&fleet.clusters, &items);
@@ -288,13 +288,13 @@ async fn reconcile(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<N
     let items = &with_silent(&expected, &counted);
     let shown = Shown { items, ..shown };
     let outcome = reflect(fleet, &client, memory, key, (&template, uid), shown).await;
-    told(fleet, memory, binding.as_ref(), &template, outcome)
+    report_outcome(fleet, memory, binding.as_ref(), &template, outcome)
 }
 
 /// Returns the same outcome, and reports a failure that only a person can end. A status
 /// that the API does not serve is written again after pauses that grow, and reported when they are
 /// long.
-fn told(
+fn report_outcome(
     fleet: &Fleet,
     memory: &Memory,
     binding: &AnyBinding,

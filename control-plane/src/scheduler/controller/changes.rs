@@ -104,7 +104,7 @@ mod tests {
             let (old, new) = (Some(Arc::clone(&step[0])), Arc::clone(&step[1]));
             changes.note(&Change::Applied { old, new });
         }
-        let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let (sender, mut told) = tokio::sync::mpsc::unbounded_channel();
         let answering = Arc::clone(&changes);
         let task = tokio::spawn(async move {
             answering
@@ -112,7 +112,7 @@ mod tests {
                     pairs
                         .iter()
                         .cloned()
-                        .for_each(|pair| tell.send(pair).unwrap());
+                        .for_each(|pair| sender.send(pair).unwrap());
                 })
                 .await;
         });

@@ -185,8 +185,8 @@ impl Collection {
 
     fn record(&self, state: &mut State, event: Event) {
         let version = event.object.version;
-        if let Some(tell) = self.recorder.0.get() {
-            tell(&Write {
+        if let Some(listener) = self.recorder.0.get() {
+            listener(&Write {
                 resource: &self.name,
                 event: &event,
             });

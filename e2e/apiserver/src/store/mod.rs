@@ -67,9 +67,9 @@ impl Store {
 
     /// Sends every write from now on, in the order of the commits and before anything else can see
     /// it. Only the first caller gets them.
-    pub fn on_write(&self, tell: impl Fn(&Write<'_>) + Send + Sync + 'static) {
+    pub fn on_write(&self, listener: impl Fn(&Write<'_>) + Send + Sync + 'static) {
         // A second recorder is a mistake of the test, which sees nothing.
-        let _ = self.recorder.0.set(Box::new(tell));
+        let _ = self.recorder.0.set(Box::new(listener));
     }
 
     /// Returns the resource version of the latest write.

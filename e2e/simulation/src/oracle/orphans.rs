@@ -62,14 +62,14 @@ impl Oracle for Orphans {
 
     fn end(&mut self, end: &End, scene: &Scene) -> Vec<Violation> {
         let mut told = Vec::new();
-        let mut tell = |key: &Key, message: &str| {
+        let mut report = |key: &Key, message: &str| {
             told.push(scene.violation(NAME, key, &message));
         };
-        works(end, scene, &mut tell);
-        self.copies(end, scene, &mut tell);
-        bindings(end, scene, &mut tell);
-        self.taints(scene, &mut tell);
-        stuck(end, scene, &mut tell);
+        works(end, scene, &mut report);
+        self.copies(end, scene, &mut report);
+        bindings(end, scene, &mut report);
+        self.taints(scene, &mut report);
+        stuck(end, scene, &mut report);
         told
     }
 }
@@ -88,7 +88,7 @@ impl Orphans {
         }
     }
 
-    fn copies(&self, end: &End, scene: &Scene, tell: &mut impl FnMut(&Key, &str)) {
+    fn copies(&self, end: &End, scene: &Scene, report: &mut impl FnMut(&Key, &str)) {
         for (key, object) in &scene.objects {
             let Api::Member(cluster) = &key.api else {
                 continue;
@@ -119,24 +119,24 @@ impl Orphans {
                     let last = present.or_else(|| scene.former(&teller));
                     let told = last.and_then(|it| objects::condition(it, "ObjectsWithoutWork"));
                     if told.is_none_or(|it| it["status"] != "True") {
-                        tell(
+                        report(
                             key,
                             "is unknown to the promoted store, and nothing tells so",
                         );
                     }
                 }
-                None => tell(key, "is in the member without a Work"),
+                None => report(key, "is in the member without a Work"),
                 Some(work) => {
                     let mut manifests = objects::items(work, "/spec/workload/manifests");
                     if !manifests.any(|it| objects::referent(&key.api, it).as_ref() == Some(key)) {
-                        tell(key, "is in the member, and its Work does not list it");
+                        report(key, "is in the member, and its Work does not list it");
                     }
                 }
             }
         }
     }
 
-    fn taints(&self, scene: &Scene, tell: &mut impl FnMut(&Key, &str)) {
+    fn taints(&self, scene: &Scene, report: &mut impl FnMut(&Key, &str)) {
         let wanted: BTreeSet<(String, String)> = scene
             .all(&Api::Fleet, POLICY, "clustertaintpolicies")
             .flat_map(|(_, policy)| objects::items(policy, "/spec/taintsToAdd").map(spelled))
@@ -148,7 +148,7 @@ impl Orphans {
                 let is_state =
                     taint_key.starts_with("cluster.karmada.io/") && effect == "NoSchedule";
                 if is_state && cluster.ready() == Some("True") {
-                    tell(&key, &format!("is ready and tainted {taint_key}"));
+                    report(&key, &format!("is ready and tainted {taint_key}"));
                 }
                 let place = (name.to_owned(), taint_key.clone(), effect.clone());
                 let spelling = (taint_key.clone(), effect);
@@ -157,7 +157,7 @@ impl Orphans {
                     || wanted.contains(&spelling)
                     || self.kept.contains(&spelling);
                 if self.ours.contains(&place) && !is_owned {
-                    tell(&key, &format!("has the taint {taint_key} of no policy"));
+                    report(&key, &format!("has the taint {taint_key} of no policy"));
                 }
             }
         }
@@ -169,14 +169,14 @@ fn spelled(taint: &Value) -> (String, String) {
     (text("/key"), text("/effect"))
 }
 
-fn works(end: &End, scene: &Scene, tell: &mut impl FnMut(&Key, &str)) {
+fn works(end: &End, scene: &Scene, report: &mut impl FnMut(&Key, &str)) {
     for (key, work) in scene.all(&Api::Fleet, WORK, "works") {
         let Some(cluster) = key.namespace.strip_prefix(objects::EXECUTION) else {
             continue;
         };
         if objects::is_deleting(work) {
             if end.reachable.contains(cluster) && !is_kept(scene, cluster, work) {
-                tell(key, "is being deleted and does not end");
+                report(key, "is being deleted and does not end");
             }
             continue;
         }
@@ -184,12 +184,12 @@ fn works(end: &End, scene: &Scene, tell: &mut impl FnMut(&Key, &str)) {
             continue;
         };
         match scene.objects.get(&binding_key) {
-            None => tell(key, "is a Work without a binding"),
+            None => report(key, "is a Work without a binding"),
             Some(binding)
                 if !Binding(binding).keeps(cluster)
                     && !awaits_copies(scene, &binding_key, Binding(binding)) =>
             {
-                tell(key, "is a Work that its binding does not want");
+                report(key, "is a Work that its binding does not want");
             }
             Some(_) => {}
         }
@@ -241,14 +241,14 @@ fn is_kept(scene: &Scene, cluster: &str, work: &Value) -> bool {
     })
 }
 
-fn bindings(end: &End, scene: &Scene, tell: &mut impl FnMut(&Key, &str)) {
+fn bindings(end: &End, scene: &Scene, report: &mut impl FnMut(&Key, &str)) {
     for (key, binding) in scene.bindings() {
         if objects::is_deleting(binding.0) {
             continue;
         }
         let template = binding.template();
         if template.is_some_and(|template| !scene.objects.contains_key(&template)) {
-            tell(key, "is a binding without a template");
+            report(key, "is a binding without a template");
         }
         let generation = objects::number(binding.0, "/metadata/generation");
         let observed = objects::number(binding.0, "/status/schedulerObservedGeneration");
@@ -258,7 +258,7 @@ fn bindings(end: &End, scene: &Scene, tell: &mut impl FnMut(&Key, &str)) {
         for task in binding.tasks() {
             let is_held = task.0["suppressDeletion"] == true;
             if !is_held && end.reachable.contains(task.from()) {
-                tell(
+                report(
                     key,
                     &format!("still leaves {}, and is replaced", task.from()),
                 );
@@ -278,7 +278,7 @@ fn is_held(scene: &Scene, cluster: &str) -> bool {
 }
 
 /// Reports what is being deleted and does not end, though nothing unreachable keeps it.
-fn stuck(end: &End, scene: &Scene, tell: &mut impl FnMut(&Key, &str)) {
+fn stuck(end: &End, scene: &Scene, report: &mut impl FnMut(&Key, &str)) {
     let waits_for_silent = |binding: &Key| {
         scene.all(&Api::Fleet, WORK, "works").any(|(key, work)| {
             let cluster = key.namespace.strip_prefix(objects::EXECUTION);
@@ -297,7 +297,7 @@ fn stuck(end: &End, scene: &Scene, tell: &mut impl FnMut(&Key, &str)) {
             _ => continue,
         };
         if !excused {
-            tell(key, "is being deleted and does not end");
+            report(key, "is being deleted and does not end");
         }
     }
 }

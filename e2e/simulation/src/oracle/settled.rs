@@ -35,20 +35,20 @@ impl Oracle for Settled {
 
     fn end(&mut self, end: &End, scene: &Scene) -> Vec<Violation> {
         let mut told = Vec::new();
-        let mut tell = |key: &Key, message: String| {
+        let mut add = |key: &Key, message: String| {
             told.push(scene.violation(NAME, key, &message));
         };
         for (key, binding) in scene.bindings() {
             if !objects::is_deleting(binding.0) {
-                sent(scene, key, binding, &mut tell);
-                reported(end, scene, key, binding, &mut tell);
-                unwanted(end, scene, key, binding, &mut tell);
+                sent(scene, key, binding, &mut add);
+                reported(end, scene, key, binding, &mut add);
+                unwanted(end, scene, key, binding, &mut add);
             }
         }
         for (key, work) in scene.all(&Api::Fleet, WORK, "works") {
             let cluster = key.namespace.strip_prefix(objects::EXECUTION);
             if let Some(cluster) = cluster.filter(|it| end.reachable.contains(*it)) {
-                applied(scene, key, work, cluster, &mut tell);
+                applied(scene, key, work, cluster, &mut add);
             }
         }
         told
@@ -56,7 +56,7 @@ impl Oracle for Settled {
 }
 
 /// Checks that each target has a Work of the present template.
-fn sent(scene: &Scene, key: &Key, binding: Binding<'_>, tell: &mut impl FnMut(&Key, String)) {
+fn sent(scene: &Scene, key: &Key, binding: Binding<'_>, add: &mut impl FnMut(&Key, String)) {
     let suspension = &binding.0["spec"]["suspension"];
     if suspension["dispatching"] == true || !suspension["dispatchingOnClusters"].is_null() {
         return;
@@ -75,7 +75,7 @@ fn sent(scene: &Scene, key: &Key, binding: Binding<'_>, tell: &mut impl FnMut(&K
     };
     for cluster in targets.filter(stays) {
         let Some(work) = scene.work_of(key, cluster) else {
-            tell(key, format!("has no Work for {cluster}"));
+            add(key, format!("has no Work for {cluster}"));
             continue;
         };
         let overridden = ["applied-overrides", "applied-cluster-overrides"]
@@ -88,7 +88,7 @@ fn sent(scene: &Scene, key: &Key, binding: Binding<'_>, tell: &mut impl FnMut(&K
         for part in ["/spec/template/spec/containers", "/data", "/spec/color"] {
             let (wanted, is) = (template.pointer(part), manifest.pointer(part));
             if !overridden && wanted.is_some_and(|wanted| !is.is_some_and(|is| holds(is, wanted))) {
-                tell(
+                add(
                     key,
                     format!("{cluster} is sent another {part} than the template's"),
                 );
@@ -119,7 +119,7 @@ fn applied(
     key: &Key,
     work: &Value,
     cluster: &str,
-    tell: &mut impl FnMut(&Key, String),
+    add: &mut impl FnMut(&Key, String),
 ) {
     if objects::is_deleting(work) || work["spec"]["suspendDispatching"] == true {
         return;
@@ -137,12 +137,12 @@ fn applied(
         });
         match object {
             _ if is_told && (is_another || scene.is_refused(&there)) => {}
-            _ if is_told => tell(
+            _ if is_told => add(
                 key,
                 format!("says that {there} is not applied, and nothing is in the way"),
             ),
             None if has_completed(work) => {}
-            None => tell(key, format!("{there} is not in the member")),
+            None => add(key, format!("{there} is not in the member")),
             Some(object) => {
                 let is_retained =
                     objects::label(manifest, "resourcetemplate.karmada.io/retain-replicas")
@@ -150,12 +150,12 @@ fn applied(
                 let replicas = manifest.pointer("/spec/replicas");
                 let other = replicas.is_some() && object.pointer("/spec/replicas") != replicas;
                 if other && !is_retained {
-                    tell(key, format!("{there} has another number of replicas"));
+                    add(key, format!("{there} has another number of replicas"));
                 }
                 for part in ["/spec/template/spec/containers", "/data", "/spec/color"] {
                     let (wanted, is) = (manifest.pointer(part), object.pointer(part));
                     if wanted.is_some_and(|wanted| !is.is_some_and(|is| holds(is, wanted))) {
-                        tell(key, format!("{there} has another {part}"));
+                        add(key, format!("{there} has another {part}"));
                     }
                 }
             }
@@ -176,7 +176,7 @@ fn unwanted(
     scene: &Scene,
     key: &Key,
     binding: Binding<'_>,
-    tell: &mut impl FnMut(&Key, String),
+    add: &mut impl FnMut(&Key, String),
 ) {
     let template = binding.template();
     let state = template.as_ref().and_then(|it| scene.objects.get(it));
@@ -204,7 +204,7 @@ fn unwanted(
         let is_retained = objects::label(object, "resourcetemplate.karmada.io/retain-replicas");
         let runs = ready(object);
         if runs > 0 && is_retained.is_none() {
-            tell(
+            add(
                 key,
                 format!("asks for no replicas, and {cluster} runs {runs}"),
             );
@@ -218,7 +218,7 @@ fn reported(
     scene: &Scene,
     key: &Key,
     binding: Binding<'_>,
-    tell: &mut impl FnMut(&Key, String),
+    add: &mut impl FnMut(&Key, String),
 ) {
     let Some(template) = binding.template() else {
         return;
@@ -247,7 +247,7 @@ fn reported(
             let truth = object["status"][field].as_i64().unwrap_or_default();
             let said = status.and_then(|it| it[field].as_i64()).unwrap_or_default();
             if truth != said {
-                tell(
+                add(
                     key,
                     format!("says {field} {said} of {cluster}, where it is {truth}"),
                 );

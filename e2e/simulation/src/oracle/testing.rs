@@ -72,7 +72,7 @@ impl<O: Oracle> Story<O> {
 
     /// Makes something happen to the world.
     pub fn world(&mut self, world: World) -> &mut Self {
-        self.tell(Event::World(world))
+        self.push(Event::World(world))
     }
 
     /// Writes an object at an API as somebody; `null` deletes it.
@@ -88,7 +88,7 @@ impl<O: Oracle> Story<O> {
             (_, None) => Verb::Delete,
             _ => Verb::Patch,
         };
-        self.tell(Event::Request(Request {
+        self.push(Event::Request(Request {
             api: key.api.clone(),
             actor,
             verb,
@@ -105,7 +105,7 @@ impl<O: Oracle> Story<O> {
     /// Refuses somebody's write of an object, as a server does.
     pub fn refuse(&mut self, actor: Actor, key: &Key, code: u16) -> &mut Self {
         let held = self.objects.get(key).cloned();
-        self.tell(Event::Request(Request {
+        self.push(Event::Request(Request {
             api: key.api.clone(),
             actor,
             verb: Verb::Patch,
@@ -176,7 +176,7 @@ impl<O: Oracle> Story<O> {
         assert_eq!(!is_told, is_kept, "{case:?}: {told:?}");
     }
 
-    fn tell(&mut self, event: Event) -> &mut Self {
+    fn push(&mut self, event: Event) -> &mut Self {
         let entry = Entry {
             at: self.now,
             event,

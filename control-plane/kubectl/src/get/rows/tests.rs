@@ -140,7 +140,7 @@ fn each_cluster_has_one_state_whatever_people_ordered_and_one_that_is_silent_is_
     let is = |status: &str| condition("Ready", status, "R");
     let (drain, failed) = (Some("failover.muster.io/drain"), Some("example.com/failed"));
     let unjudged = "Silent Unknown SilentAndNotJudged false";
-    for (conditions, taint, is_unheard, expected) in [
+    for (conditions, taint, is_silent, expected) in [
         (is("True"), None, false, "Ready True R true"),
         (is("True"), drain, false, "Ready True R true"),
         (is("True"), failed, false, "Attention True R true"),
@@ -153,7 +153,7 @@ fn each_cluster_has_one_state_whatever_people_ordered_and_one_that_is_silent_is_
         let changes = json!({
             "spec": {"taints": taints.as_slice()}, "status": {"conditions": conditions},
         });
-        let it = Member::of(&member("m1", &changes), None, is_unheard);
+        let it = Member::of(&member("m1", &changes), None, is_silent);
         let is_dated = it.since.is_some();
         let found = format!("{:?} {} {} {is_dated}", it.state, it.ready, it.reason);
         assert_eq!(found, expected);

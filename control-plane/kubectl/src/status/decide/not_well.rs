@@ -145,9 +145,9 @@ fn observed(cluster: &Cluster, is_ready: bool) -> Vec<&Condition> {
 pub(super) fn not_well(
     cluster: &Cluster,
     lease: Option<&Lease>,
-    is_unheard: bool,
+    is_silent: bool,
 ) -> Option<NotWell> {
-    let mut member = Member::of(cluster, lease, is_unheard);
+    let mut member = Member::of(cluster, lease, is_silent);
     if member.state == State::Ready {
         return None;
     }

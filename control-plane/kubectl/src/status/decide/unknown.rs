@@ -22,7 +22,7 @@ const STAYS: [&str; 6] = [
 
 /// Returns a workload whose state is not known, with the reason why nothing moves it as far as one
 /// is reported. `silent` are clusters that are silent while no leader judges that.
-pub(super) fn unheard(binding: &AnyBinding, silent: &BTreeSet<String>) -> Option<Waiting> {
+pub(super) fn of_silent(binding: &AnyBinding, silent: &BTreeSet<String>) -> Option<Waiting> {
     let conditions = &binding.status().conditions;
     let applied = conditions::get(conditions, condition::FULLY_APPLIED);
     let applied = applied.filter(|it| it.status == conditions::UNKNOWN);

@@ -219,7 +219,7 @@ fn parts(fates: &Fates) -> Vec<String> {
     let all = fates.all();
     let mut parts = Vec::new();
     let thing = if all == 1 { "workload" } else { "workloads" };
-    let mut tell = |number: usize, one: &str, more: &str| {
+    let mut add = |number: usize, one: &str, more: &str| {
         let verb = if number == 1 { one } else { more };
         match (number, parts.is_empty()) {
             (0, _) => {}
@@ -228,13 +228,13 @@ fn parts(fates: &Fates) -> Vec<String> {
             (number, false) => parts.push(format!("{number} {verb}")),
         }
     };
-    tell(fates.elsewhere, "runs elsewhere", "run elsewhere");
-    tell(fates.starting, "starts elsewhere", "start elsewhere");
+    add(fates.elsewhere, "runs elsewhere", "run elsewhere");
+    add(fates.starting, "starts elsewhere", "start elsewhere");
     for (reason, number) in fates.stranded.iter().chain(&fates.waiting) {
         let (one, more) = verbs(reason);
-        tell(*number, &one, &more);
+        add(*number, &one, &more);
     }
-    tell(fates.staying, "stays there", "stay there");
+    add(fates.staying, "stays there", "stay there");
     parts
 }
 

@@ -240,7 +240,7 @@ impl World {
     }
 
     /// Returns whether this is reported of some workload.
-    fn tells(&mut self, reason: &str) -> bool {
+    fn has_reported(&mut self, reason: &str) -> bool {
         self.told().iter().any(|(_, told)| *told == reason)
     }
 

@@ -35,7 +35,7 @@ fn pass_over(subject: &Subject<'_>, clusters: &Snapshot) -> Outcome {
 
 /// Returns the outcome of a pass over a workload in these clusters, of which this placement was
 /// applied last.
-fn look(
+fn decide(
     spec: &ResourceBindingSpec,
     applied: &str,
     status: &ResourceBindingStatus,
@@ -62,7 +62,7 @@ fn withdrawn_from(allowed: &[&str], clusters: &Snapshot, tasks: Value) -> Option
     spec.clusters = serde_json::from_value(json!([{"name": "m", "replicas": 2}])).unwrap();
     spec.graceful_eviction_tasks = serde_json::from_value(tasks).unwrap();
     let status = ResourceBindingStatus::default();
-    let placed = look(&spec, "{}", &status, clusters).placed?;
+    let placed = decide(&spec, "{}", &status, clusters).placed?;
     Some((placed.clusters.len(), json!(placed.tasks)))
 }
 
@@ -79,7 +79,7 @@ fn a_state_that_no_copy_has_used_goes_on_although_no_cluster_fits_meanwhile() {
     for (health, last) in [("Unhealthy", "m0"), ("Healthy", "m")] {
         let status = json!({"aggregatedStatus": [{"clusterName": "m", "health": health}]});
         let status: ResourceBindingStatus = serde_json::from_value(status).unwrap();
-        let outcome = look(&spec, "{}", &status, &snapshot(&[cluster("m", 10)]));
+        let outcome = decide(&spec, "{}", &status, &snapshot(&[cluster("m", 10)]));
         let tasks = outcome.placed.and_then(|it| it.tasks).unwrap();
         let from: Vec<&str> = tasks.iter().map(|it| &*it.from_cluster).collect();
         assert_eq!(from.len(), 2, "{from:?}");
@@ -95,7 +95,7 @@ fn a_workload_is_scaled_to_zero_although_its_policy_asks_for_clusters_that_there
     for (replicas, share, expected) in [(0, 4, Some(0)), (0, 0, None), (2, 4, None)] {
         let spec = placed(deployment(replicas, &placement), &[("m", share)]);
         let status = ResourceBindingStatus::default();
-        let outcome = look(&spec, "{}", &status, &snapshot(&[cluster("m", 10)]));
+        let outcome = decide(&spec, "{}", &status, &snapshot(&[cluster("m", 10)]));
         assert!(outcome.failure.is_some(), "{replicas}");
         let placed = outcome.placed.map(|placed| {
             assert_eq!(placed.applied_placement, "{}");
@@ -189,10 +189,10 @@ fn a_request_from_a_clock_that_is_ahead_is_answered_once() {
     };
     let clusters = snapshot(&[cluster("m1", 10)]);
     let applied = record(&spec);
-    let first = look(&spec, &applied, &status, &clusters);
+    let first = decide(&spec, &applied, &status, &clusters);
     spec.clusters = first.placed.unwrap().clusters;
     let status = first.report.on(&status, Timestamp::UNIX_EPOCH);
-    assert_eq!(look(&spec, &applied, &status, &clusters).need, None);
+    assert_eq!(decide(&spec, &applied, &status, &clusters).need, None);
 }
 
 #[test]
@@ -288,7 +288,7 @@ fn the_affinity_group_in_use_stays_known_although_the_report_of_it_was_lost() {
             scheduler_observed_affinity_name: observed,
             ..ResourceBindingStatus::default()
         };
-        let again = look(&spec, &applied, &status, &clusters);
+        let again = decide(&spec, &applied, &status, &clusters);
         assert!(again.need.is_none());
         status = again.report.on(&status, Timestamp::UNIX_EPOCH);
         assert_eq!(
@@ -297,7 +297,7 @@ fn the_affinity_group_in_use_stays_known_although_the_report_of_it_was_lost() {
         );
         // It is scaled.
         spec.replicas = 3;
-        let placed = look(&spec, &applied, &status, &clusters).placed.unwrap();
+        let placed = decide(&spec, &applied, &status, &clusters).placed.unwrap();
         assert_eq!(names(&placed.clusters), ["m2"], "a fallback sticks");
         spec.replicas = 2;
     }
@@ -315,7 +315,7 @@ fn switched(applied: &Value, observed: Option<&str>) -> (String, Option<String>)
     };
     let mut clusters = snapshot(&[cluster("a2", 10), cluster("b1", 10), cluster("b2", 10)]);
     clusters.depart("a1");
-    let outcome = look(&spec, &applied.to_string(), &status, &clusters);
+    let outcome = decide(&spec, &applied.to_string(), &status, &clusters);
     let placed = outcome.placed.expect("another group takes it");
     assert_eq!(names(&placed.clusters), ["b1", "b2"]);
     let tasks = placed.tasks.unwrap_or_default();
@@ -399,7 +399,7 @@ fn what_cannot_be_placed_anew_does_not_hold_the_clusters_that_leave() {
         let spec = placed(deployment(2, &placement), &[("gone", 1), ("m", 1)]);
         let status = ResourceBindingStatus::default();
         let applied = record(&spec);
-        let outcome = look(&spec, &applied, &status, &clusters);
+        let outcome = decide(&spec, &applied, &status, &clusters);
         assert!(
             outcome.failure.is_some(),
             "{what}: it asks for two clusters"
@@ -409,7 +409,7 @@ fn what_cannot_be_placed_anew_does_not_hold_the_clusters_that_leave() {
         // It goes on asking for them, and nothing else is taken away.
         let mut spec = spec.clone();
         spec.clusters = left.clusters;
-        let again = look(&spec, &applied, &status, &clusters);
+        let again = decide(&spec, &applied, &status, &clusters);
         assert!(again.failure.is_some(), "{what}");
         assert_eq!(again.placed, None, "{what}");
     }
@@ -428,7 +428,7 @@ fn a_workload_without_a_cluster_returns_where_it_failed_if_no_other_cluster_take
             ("no other is there", vec![m1], Some("m1")),
             ("it is driven out there", vec![down], None),
         ] {
-            let outcome = look(&spec, &record(&spec), &status, &snapshot(&clusters));
+            let outcome = decide(&spec, &record(&spec), &status, &snapshot(&clusters));
             let clusters = outcome.placed.map(|it| it.clusters).unwrap_or_default();
             let expected: Vec<&str> = expected.into_iter().collect();
             assert_eq!(names(&clusters), expected, "{reason}: {what}");
@@ -444,7 +444,7 @@ fn a_workload_stays_where_it_was_placed_again_although_its_task_is_not_over() {
         let spec = leaving(deployment(2, &json!({})), "m1", reason);
         let spec = placed(spec, &[("m1", 2)]);
         let m1 = snapshot(&[cluster("m1", 10)]);
-        let outcome = look(&spec, &record(&spec), &status, &m1);
+        let outcome = decide(&spec, &record(&spec), &status, &m1);
         let found = outcome.placed.map(|it| it.clusters);
         assert_eq!(found.as_ref(), Some(&spec.clusters), "{reason}");
     }
@@ -454,7 +454,7 @@ fn a_workload_stays_where_it_was_placed_again_although_its_task_is_not_over() {
 /// region.
 fn unmatched(spec: &ResourceBindingSpec, applied: &str, clusters: &[Value]) -> (String, Value) {
     let status = ResourceBindingStatus::default();
-    let placed = look(spec, applied, &status, &snapshot(clusters)).placed;
+    let placed = decide(spec, applied, &status, &snapshot(clusters)).placed;
     let placed = placed.expect("there is a cluster that matches");
     let tasks = placed.tasks.unwrap_or_default();
     let tasks = tasks.iter();
@@ -537,7 +537,7 @@ fn a_workload_that_grows_beyond_its_cluster_keeps_its_copy_there_until_the_new_o
         let mut spec = placed(deployment(replicas, &placement), &[("m1", 2)]);
         spec.failover = serde_json::from_value(failover).unwrap();
         let clusters = snapshot(&[cluster("m1", 0), cluster("m2", 10)]);
-        let placed = look(&spec, &record(&spec), &status, &clusters).placed;
+        let placed = decide(&spec, &record(&spec), &status, &clusters).placed;
         let placed = placed.expect("it is scaled");
         let chosen = if replicas > 2 { "m2" } else { "m1" };
         let targets = json!([{"name": chosen, "replicas": replicas}]);
@@ -576,7 +576,7 @@ fn a_workload_that_is_scaled_to_zero_leaves_its_clusters_at_once() {
         spec.failover = serde_json::from_value(failover).unwrap();
         spec.reschedule_triggered_at = serde_json::from_value(requested).unwrap();
         let clusters = snapshot(&[cluster("m1", 10), cluster("m2", 10)]);
-        let placed = look(&spec, &record(&spec), &status, &clusters).placed;
+        let placed = decide(&spec, &record(&spec), &status, &clusters).placed;
         let placed = placed.expect("it has clusters");
         assert_eq!(placed.clusters, [], "{what}");
         assert_eq!(placed.tasks, None, "{what}");

@@ -89,7 +89,7 @@ fn a_job_that_has_completed_by_its_template_stays_though_no_cluster_reports_it_a
         let mut world = failed(&more).with(|evictor| evictor.completed_by_template = jobs);
         let first = world.evict(10.0).len();
         assert_eq!(first == 1, known == Some(false), "{known:?}");
-        let waits = world.tells("WaitingForTemplate");
+        let waits = world.has_reported("WaitingForTemplate");
         assert_eq!(waits, known.is_none(), "{known:?}");
         *says.lock() = after;
         let then = first + world.evict(10.0).len();

@@ -194,7 +194,7 @@ fn a_job_that_has_completed_in_a_cluster_does_not_run_again_in_another_one() {
         let mut world = World::pair(cluster("c0", &down(0)), [binding.clone()]);
         let left = world.evict(10.0).len();
         assert_eq!(left == 1, leaves, "{:?}", binding.status);
-        assert!(leaves || world.tells("JobCompleted"));
+        assert!(leaves || world.has_reported("JobCompleted"));
     }
 }
 
@@ -244,7 +244,7 @@ fn a_job_that_completes_while_it_is_stranded_is_told_so_and_one_that_begins_anew
     assert_eq!(stranded.len(), 1);
     world.told();
     world.put(&job("c0", "Complete"));
-    assert!(world.tells("JobCompleted"));
+    assert!(world.has_reported("JobCompleted"));
     world.put(&job("c0", "Suspended"));
     assert_eq!(world.evict(10.0).len(), 1);
 }

@@ -148,7 +148,7 @@ fn a_taint_that_its_policies_let_go_of_counts_while_the_cluster_is_not_back() {
         let mut world = World::pair(judged("c0", ready, 900, false), [workload]);
         world.told();
         world.set(&judged("c0", ready, 900, true));
-        let recovered = world.tells("AbandonedOnRecovery");
+        let recovered = world.has_reported("AbandonedOnRecovery");
         assert!(!recovered, "{ready}: nothing has recovered");
         assert_eq!(world.evict(60.0), ["w"], "{ready}");
         // When it is back, what is still there stays, as before.
