@@ -173,7 +173,7 @@ const KUBECTL: Floors = &[
     &["follow"],
     &["jobs"],
     &["forecast"],
-    &["parting"],
+    &["removal"],
 ];
 
 /// Commands, none of which uses another.

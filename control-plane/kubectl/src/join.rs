@@ -28,7 +28,7 @@ use serde_json::{Value, json};
 
 use super::install::NAMESPACE;
 use super::list;
-use super::parting::{Parting, part};
+use super::removal::{Removal, remove_cluster};
 use super::request::{FIELD_MANAGER, call, delete, identify, require_name};
 
 /// Rights of the agent in its member, which are those of the control plane there.
@@ -89,7 +89,7 @@ pub(super) struct Options {
 #[derive(Debug, Args)]
 pub(super) struct Leaving {
     #[command(flatten)]
-    options: Parting,
+    options: Removal,
     /// Kubeconfig of the member, whose account is then removed as well.
     #[arg(long, value_name = "FILE")]
     member_kubeconfig: Option<PathBuf>,
@@ -265,7 +265,7 @@ pub(super) async fn leave(fleet: Client, leaving: &Leaving) -> anyhow::Result<St
             cluster.spec.sync_mode == ClusterSyncMode::Push,
             "Cluster {name:?} registered itself (syncMode Pull): use `kubectl muster unregister {name}`"
         );
-        part(&fleet, &clusters, cluster, &leaving.options).await?;
+        remove_cluster(&fleet, &clusters, cluster, &leaving.options).await?;
         told.push(format!("Cluster {name:?} is gone.\n"));
     }
     let secrets: Api<Secret> = Api::namespaced(fleet, CLUSTER_NAMESPACE);

@@ -23,7 +23,7 @@ use muster_shared::write::delete_params;
 
 use super::install::{NAMESPACE, SECRET};
 use super::list::tokens;
-use super::parting::{Parting, part};
+use super::removal::{Removal, remove_cluster};
 use super::request::{call, delete, require_name};
 
 /// Secret in which an agent that joined by a token keeps its credentials (`fleet.kubeconfigSecret`
@@ -33,7 +33,7 @@ const AGENT_SECRET: &str = "muster-fleet-kubeconfig";
 #[derive(Debug, Args)]
 pub(super) struct Options {
     #[command(flatten)]
-    parting: Parting,
+    removal: Removal,
     /// Kubeconfig of the member, whose Secret with the agent's kubeconfig is then removed as well.
     #[arg(long, value_name = "FILE")]
     member_kubeconfig: Option<PathBuf>,
@@ -43,7 +43,7 @@ pub(super) struct Options {
 }
 
 pub(super) async fn carry_out(fleet: Client, options: &Options) -> anyhow::Result<String> {
-    let name = options.parting.cluster.as_str();
+    let name = options.removal.cluster.as_str();
     require_name(name)?;
     // Writing to a string does not fail.
     let mut told = String::new();
@@ -54,7 +54,7 @@ pub(super) async fn carry_out(fleet: Client, options: &Options) -> anyhow::Resul
             cluster.spec.sync_mode == ClusterSyncMode::Pull,
             "Cluster {name:?} did not register itself (syncMode Push): use `kubectl muster unjoin {name}`"
         );
-        part(&fleet, &clusters, cluster, &options.parting).await?;
+        remove_cluster(&fleet, &clusters, cluster, &options.removal).await?;
         let _ = writeln!(told, "Cluster {name:?} is gone.");
     }
     // Not earlier: until its Works are gone the agent needs its rights.

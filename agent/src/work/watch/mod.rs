@@ -2,14 +2,14 @@
 //! repaired.
 //!
 //! Only kinds in Works are watched, and only objects with the fleet's label. [`kinds`] keeps one
-//! watch for each kind, [`stream`] follows its events, and [`see`] compares one object with its
+//! watch for each kind, [`stream`] follows its events, and [`compare`] compares one object with its
 //! Work.
 
+mod compare;
 mod index;
 mod kinds;
 mod opened;
 mod relist;
-mod see;
 mod stream;
 mod waiting;
 

@@ -11,11 +11,11 @@ use muster_shared::watch::{self, Event, Refused, Selection, Trouble};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use super::compare::Seen;
 use super::index::Index;
 use super::kinds::Watches;
 use super::opened::{Opened, Watched};
 use super::relist::Relist;
-use super::see::Seen;
 use super::waiting::Waiting;
 use crate::work::desired::ObjectKey;
 use crate::work::member::Raw;

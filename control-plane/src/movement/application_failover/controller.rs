@@ -16,8 +16,8 @@ use muster_shared::tasks::Tasks;
 use muster_shared::watch::Change;
 use parking_lot::Mutex;
 
+use super::action::{Action, action};
 use super::decide::{Verdict, decide, toleration};
-use super::duty::{Duty, duty};
 use super::evict::{obstacle, purge_mode_of};
 use super::explain::{CONDITION, FailoverState, Obstacle, reports_failure};
 use super::history::{self, History, Move};
@@ -164,13 +164,13 @@ impl Applications {
             written: History::of(binding.as_ref()),
             now: self.fleet.clock.now(),
         };
-        match self.duty(case.binding) {
-            Duty::Follow(behavior) => self.follow(&case, behavior).await,
-            Duty::Wait => {
+        match self.action(case.binding) {
+            Action::Follow(behavior) => self.follow(&case, behavior).await,
+            Action::Wait => {
                 self.evictor.fails_no_more(&key);
                 Ok(Next::Done)
             }
-            Duty::Forget(why) => {
+            Action::Forget(why) => {
                 self.evictor.fails_no_more(&key);
                 self.known.lock().remove(&key);
                 self.forget(&case, why).await
@@ -179,9 +179,9 @@ impl Applications {
     }
 
     /// Returns what the policy of an application says, where it can be followed.
-    fn duty<'a>(&self, binding: &'a AnyBinding) -> Duty<'a> {
+    fn action<'a>(&self, binding: &'a AnyBinding) -> Action<'a> {
         let propagates_deps = self.fleet.settings.gate(&PROPAGATE_DEPS);
-        duty(binding, &self.fleet.interpreters, propagates_deps)
+        action(binding, &self.fleet.interpreters, propagates_deps)
     }
 
     /// Brings what is known of an application up to date with what its clusters report.

@@ -7,9 +7,9 @@
 //! `controller` gathers, reports, and asks the evictor, which has the queue, pays, finds the place
 //! and writes.
 
+mod action;
 mod controller;
 pub(crate) mod decide;
-mod duty;
 pub(crate) mod evict;
 pub mod explain;
 pub mod history;

@@ -66,7 +66,7 @@ struct State<K> {
     choices: Choices<K>,
     demands: Demands,
     wake_order: WakeOrder,
-    pace: Pace,
+    round_size: RoundSize,
 }
 
 #[derive(Debug)]
@@ -97,7 +97,7 @@ impl<K> Waiting<K> {
                 choices: Choices::default(),
                 demands: Demands::new(most_demands),
                 wake_order: WakeOrder::default(),
-                pace: Pace::default(),
+                round_size: RoundSize::default(),
             }),
             due: Notify::new(),
             ranked,
@@ -119,7 +119,7 @@ impl<K: Clone + Ord + Hash> Waiting<K> {
         let has_grown = state.deciding.remove(key).unwrap_or(false);
         let former = state.take(key);
         if former.as_ref().is_some_and(|entry| entry.woken) {
-            state.pace.decided(wait.is_some());
+            state.round_size.decided(wait.is_some());
         }
         if let Some((spec, wait)) = wait {
             let lacking = if has_grown { 0 } else { wait.lacking.max(1) };
@@ -298,7 +298,7 @@ impl<K: Clone + Ord + Hash> State<K> {
         if self.wake_order.is_empty() {
             return Vec::new();
         }
-        let size = self.pace.step();
+        let size = self.round_size.step();
         let mut woken = Vec::new();
         while woken.len() < size
             && let Some((key, id)) = self.wake_order.take()

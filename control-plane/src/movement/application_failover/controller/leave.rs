@@ -5,7 +5,7 @@ use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::ResourceBindingSpec;
 use serde_json::json;
 
-use super::super::duty::Duty;
+use super::super::action::Action;
 use super::super::evict::{failure, leaves_state, producer, purge_mode_of};
 use super::super::history::{self, History, Move};
 use super::{Case, count};
@@ -21,7 +21,7 @@ impl Applications for super::Applications {
         now: Timestamp,
     ) -> Option<Failure> {
         let behavior = spec.application_failover()?;
-        let Duty::Follow(_) = self.duty(binding) else {
+        let Action::Follow(_) = self.action(binding) else {
             return None;
         };
         let key = BindingKey::of(binding);

@@ -56,13 +56,13 @@ impl WakeOrder {
 /// How many bindings are woken at a time: ever more while most of them are helped, and few while
 /// most are not, so that decisions in vain leave time for those about other bindings.
 #[derive(Debug)]
-pub struct Pace {
+pub struct RoundSize {
     size: usize,
     helped: usize,
     in_vain: usize,
 }
 
-impl Default for Pace {
+impl Default for RoundSize {
     fn default() -> Self {
         Self {
             size: FEWEST,
@@ -72,7 +72,7 @@ impl Default for Pace {
     }
 }
 
-impl Pace {
+impl RoundSize {
     /// Records that a binding that was woken has been decided.
     pub fn decided(&mut self, in_vain: bool) {
         if in_vain {
@@ -120,11 +120,11 @@ mod tests {
 
     #[test]
     fn the_more_are_helped_the_more_are_woken() {
-        let mut pace = Pace::default();
+        let mut round_size = RoundSize::default();
         let mut step = |helped: usize, in_vain: usize| {
-            (0..helped).for_each(|_| pace.decided(false));
-            (0..in_vain).for_each(|_| pace.decided(true));
-            pace.step()
+            (0..helped).for_each(|_| round_size.decided(false));
+            (0..in_vain).for_each(|_| round_size.decided(true));
+            round_size.step()
         };
         let steps = [
             step(0, 0),

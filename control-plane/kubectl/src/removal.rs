@@ -25,7 +25,7 @@ const PAUSE: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// Options of the removal of a Cluster, in either sync mode.
 #[derive(Debug, Args)]
-pub(super) struct Parting {
+pub(super) struct Removal {
     /// Name of the Cluster.
     #[arg(value_name = "NAME", value_parser = super::chosen::name)]
     pub cluster: String,
@@ -39,11 +39,11 @@ pub(super) struct Parting {
 }
 
 /// Deletes the Cluster and waits until the control plane has let it go.
-pub(super) async fn part(
+pub(super) async fn remove_cluster(
     fleet: &Client,
     clusters: &Api<Cluster>,
     cluster: &Cluster,
-    options: &Parting,
+    options: &Removal,
 ) -> anyhow::Result<()> {
     let name = options.cluster.as_str();
     let works: Api<Work> = Api::namespaced(fleet.clone(), &execution_namespace(name));

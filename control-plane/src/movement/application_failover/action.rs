@@ -6,9 +6,9 @@ use muster_shared::api::policy::ApplicationFailoverBehavior;
 
 use super::explain::Unfollowed;
 
-/// Duty towards an application.
+/// Action about an application, by its policy.
 #[derive(Debug, PartialEq)]
-pub enum Duty<'a> {
+pub enum Action<'a> {
     /// Follow its policy.
     Follow(&'a ApplicationFailoverBehavior),
     /// Nothing now; its recorded state is kept.
@@ -21,34 +21,34 @@ pub enum Duty<'a> {
 /// what the application needs goes with it (the rules of Karmada; it does not ask the latter of
 /// resources without a namespace, K55, nor for the gate). `propagates_deps` says whether the gate
 /// `PropagateDeps` is on.
-pub fn duty<'a>(
+pub fn action<'a>(
     binding: &'a AnyBinding,
     interpreters: &Interpreters,
     propagates_deps: bool,
-) -> Duty<'a> {
+) -> Action<'a> {
     let spec = &binding.spec;
     if binding.metadata.deletion_timestamp.is_some() {
-        return Duty::Wait;
+        return Action::Wait;
     }
     let Some(behavior) = spec.application_failover() else {
-        return Duty::Forget(None);
+        return Action::Forget(None);
     };
     if !spec.propagate_deps {
-        return Duty::Forget(Some(Unfollowed::Dependencies));
+        return Action::Forget(Some(Unfollowed::Dependencies));
     }
     if !propagates_deps {
-        return Duty::Forget(Some(Unfollowed::DependenciesOff));
+        return Action::Forget(Some(Unfollowed::DependenciesOff));
     }
     let resource = &spec.resource;
     let hook = Operation::InterpretHealth;
     if !interpreters.has(&resource.api_version, &resource.kind, hook) {
-        return Duty::Forget(Some(Unfollowed::Health));
+        return Action::Forget(Some(Unfollowed::Health));
     }
     // A workload without clusters, as one that is scaled to zero, is unhealthy nowhere.
     if binding.status().aggregated_status.is_empty() && !spec.clusters.is_empty() {
-        return Duty::Wait;
+        return Action::Wait;
     }
-    Duty::Follow(behavior)
+    Action::Follow(behavior)
 }
 
 #[cfg(test)]
@@ -73,7 +73,7 @@ mod tests {
         serde_json::from_value(binding).unwrap()
     }
 
-    /// Returns the duty in one word.
+    /// Returns the action in one word.
     fn of(edit: impl Fn(&mut Value), propagates_deps: bool) -> &'static str {
         let customization = Customization {
             name: "jobs".to_owned(),
@@ -82,13 +82,13 @@ mod tests {
             scripts: vec![(Operation::InterpretHealth, "x".to_owned())],
         };
         let interpreters = Interpreters::of(&[customization]);
-        match duty(&binding(edit), &interpreters, propagates_deps) {
-            Duty::Follow(_) => "follow",
-            Duty::Wait => "wait",
-            Duty::Forget(None) => "forget",
-            Duty::Forget(Some(Unfollowed::Dependencies)) => "dependencies",
-            Duty::Forget(Some(Unfollowed::DependenciesOff)) => "gate",
-            Duty::Forget(Some(Unfollowed::Health)) => "health",
+        match action(&binding(edit), &interpreters, propagates_deps) {
+            Action::Follow(_) => "follow",
+            Action::Wait => "wait",
+            Action::Forget(None) => "forget",
+            Action::Forget(Some(Unfollowed::Dependencies)) => "dependencies",
+            Action::Forget(Some(Unfollowed::DependenciesOff)) => "gate",
+            Action::Forget(Some(Unfollowed::Health)) => "health",
         }
     }
 
