@@ -114,8 +114,8 @@ impl Objects {
         };
         let (kind, place) = (&kind, &place);
         let (mut seen, mut unreadable) = (HashSet::new(), Vec::new());
-        let due = self.fenced(kind, place).filter_map(|told| {
-            let due = match told {
+        let due = self.fenced(kind, place).filter_map(|listed| {
+            let due = match listed {
                 Listed::Object(it) if fleet.owner(ownership::fleet(&it.head)) == Owner::Other => {
                     None
                 }
@@ -175,7 +175,7 @@ impl Objects {
         let limit = limits().get(kind).copied().unwrap_or(PAGE);
         let pages = Pages::<Fenced>::of(&all, selection, DEADLINE).beginning_with(limit);
         let kind = kind.clone();
-        let told = stream::unfold(Some(pages), move |pages| {
+        let listed = stream::unfold(Some(pages), move |pages| {
             let kind = kind.clone();
             async move {
                 let mut pages = pages?;
@@ -193,7 +193,7 @@ impl Objects {
                 }
             }
         });
-        told.flat_map(stream::iter)
+        listed.flat_map(stream::iter)
     }
 
     /// Stops an object that is due, and what it has made.
