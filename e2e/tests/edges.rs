@@ -82,7 +82,7 @@ async fn an_api_behind_a_proxy_is_reached_through_it() {
 }
 
 #[tokio::test]
-async fn metrics_tell_who_leads() {
+async fn metrics_say_who_leads() {
     let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
     let shown = recorder.handle();
     let _recorder = metrics::set_default_local_recorder(&recorder);

@@ -313,7 +313,7 @@ async fn a_drain_beyond_the_threshold_says_so_and_undrain_of_all_moves_nothing_i
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_nobody_leads_each_order_and_each_look_says_so() {
+async fn while_nobody_leads_each_order_and_each_command_says_so() {
     let setting = Setting::named("leaderless", 3).without_failover();
     heartbeats::run(setting, async |fleet| {
         place(fleet, 1, 2)?;

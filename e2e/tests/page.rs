@@ -376,7 +376,7 @@ fn seeds(bed: &TestBed) -> Seeds {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_browser_tells_a_drained_cluster_and_an_old_copy_in_a_silent_one() {
+async fn a_browser_shows_a_drained_cluster_and_an_old_copy_in_a_silent_one() {
     let Some(browser) = browser() else { return };
     let bed = TestBed::fleet("page-drained").await.unwrap();
     let clusters = seeds(&bed);

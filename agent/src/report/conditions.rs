@@ -167,7 +167,7 @@ mod tests {
     const T1: Timestamp = Timestamp::constant(1_800_000_060, 0);
 
     #[test]
-    fn an_agent_that_starts_again_tells_of_no_failure_before_it_has_asked() {
+    fn an_agent_that_starts_again_reports_no_failure_before_it_has_asked() {
         let failed = up_to_date(
             &[Age {
                 part: "Kubernetes version",

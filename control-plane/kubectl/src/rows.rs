@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_looks_again_prints_rows_that_changed_and_no_heartbeats() {
+    fn a_command_that_refreshes_prints_rows_that_changed_and_no_heartbeats() {
         let row = |name, state, last_heard| Row {
             name,
             state,

@@ -326,7 +326,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_tells_what_is_left_of_a_token() {
+    fn the_table_says_what_is_left_of_a_token() {
         let now: Timestamp = "2030-01-01T00:00:00Z".parse().unwrap();
         let entry = |end: Option<&str>| Entry {
             token: "abcdef.0123456789abcdef".parse().unwrap(),

@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_warning_tells_of_containers_that_no_overrider_finds() {
+    fn a_warning_reports_containers_that_no_overrider_finds() {
         let tag = json!({ "component": "Tag", "operator": "remove" });
         let mut named = tag.clone();
         named["predicate"] =

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_resource_is_not_heard_of_if_all_its_clusters_are_silent() {
+    fn a_resource_is_unknown_if_all_its_clusters_are_silent() {
         let silent = |name: &str| {
             let message = format!("{UNKNOWN_SINCE}noon in {name}");
             json!({"clusterName": name, "health": "Unknown", "appliedMessage": message})

@@ -55,7 +55,7 @@ async fn a_pause_that_a_list_lacks_goes_on_until_the_api_says_that_its_record_is
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pause_of_which_no_list_and_no_watch_tells_is_read_and_so_is_its_end() {
+async fn a_pause_that_no_list_and_no_watch_shows_is_read_and_so_is_its_end() {
     let stand = Stand::followed([("clusters", cluster("m1"))]).await;
     stand.api.hide(RECORD.0, RECORD.1, RECORD.2);
     let metadata = json!({"namespace": RECORD.1, "name": RECORD.2});

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn works_of_a_former_process_are_looked_for_once_in_pages() {
+    async fn works_of_a_former_process_are_listed_once_in_pages() {
         let works = ["m1", "m2"].map(|cluster| ("works", held(cluster)));
         let mut stand = Stand::new(works);
         stand.api.hide("works", "karmada-es-m2", "web");

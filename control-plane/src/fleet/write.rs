@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_write_that_comes_too_late_is_looked_at_again_and_any_other_has_failed() {
+    fn a_write_that_comes_too_late_is_reconciled_again_and_any_other_has_failed() {
         for (code, reason, name, expected) in [
             (
                 409,

@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_serves_where_it_is_healthy_in_a_cluster_that_is_heard_and_that_it_does_not_leave() {
+    fn a_copy_serves_where_it_is_healthy_in_a_cluster_that_reports_and_that_it_does_not_leave() {
         let leaving = "leaves: has a copy of Service web that is leaving";
         let tainted = "leaves: has taint x:NoExecute, which is not tolerated";
         let ill = "lost: reports Service web as Unhealthy";

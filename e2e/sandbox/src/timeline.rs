@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn milestones_tell_the_time_and_the_distance() {
+    async fn milestones_show_the_time_and_the_distance() {
         let mut timeline = Timeline::begin();
         tokio::time::advance(Duration::from_millis(1500)).await;
         timeline.reach("cut");

@@ -42,7 +42,7 @@ async fn renewed(api: &Api<Lease>, name: &str, times: usize) {
 }
 
 #[tokio::test]
-async fn an_agent_leads_and_hands_over_with_the_verbs_that_karmada_grants() {
+async fn an_agent_leads_and_resigns_with_the_verbs_that_karmada_grants() {
     let meter = Meter::install();
     let bench = Bench::start().await;
     crate::agent::survival::grant_karmadactl_role(&bench).await;

@@ -285,7 +285,7 @@ fn has_sums(cluster: &Cluster) -> bool {
 }
 
 #[tokio::test]
-async fn without_modelling_no_node_and_no_pod_is_looked_at() {
+async fn without_modelling_no_node_and_no_pod_is_read() {
     let bench = Bench::start().await;
     create_node(&bench, "n1", true).await;
     let _agent = bench.agent_in(&[AGENTS], |settings| {

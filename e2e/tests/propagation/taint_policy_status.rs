@@ -72,7 +72,7 @@ async fn says(bench: &Bench, expected: (&str, &str), counts: [u32; 3]) -> Cluste
 }
 
 #[tokio::test]
-async fn a_taint_policy_tells_a_typo_then_what_it_taints_and_then_that_all_is_well() {
+async fn a_taint_policy_reports_a_typo_then_what_it_taints_and_then_that_all_is_well() {
     let bench = Bench::start().await;
     let _control_plane = bench.control_plane_of(CONTROLLERS);
     taints_on(&bench, "Redy").await;

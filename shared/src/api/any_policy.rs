@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_policy_is_of_the_kind_that_its_namespace_tells_and_has_what_that_kind_has() {
+    fn a_policy_is_of_the_kind_that_its_namespace_shows_and_has_what_that_kind_has() {
         let selectors = json!([{"apiVersion": "v1", "kind": "ConfigMap"}]);
         let body = |namespace: Option<&str>| -> Value {
             json!({

@@ -12,7 +12,7 @@ fn candidate() -> Candidate {
 }
 
 #[test]
-fn a_lease_that_changed_hands_as_often_as_can_be_counted_is_claimed_all_the_same() {
+fn a_lease_that_changed_its_holder_as_often_as_can_be_counted_is_claimed_all_the_same() {
     for (holder, before, after) in [
         ("them", Some(i32::MAX), i32::MAX),
         ("them", Some(3), 4),

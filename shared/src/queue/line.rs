@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn each_lower_rank_that_is_due_gets_its_turn() {
+    fn each_lower_rank_that_is_due_is_reached() {
         let start = Instant::now();
         for (ranks, expected) in [
             (&[][..], [None; 3]),
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_waits_takes_a_new_rank_at_once_and_keeps_its_earlier_turn() {
+    fn a_key_that_waits_takes_a_new_rank_at_once_and_keeps_its_earlier_place() {
         let start = Instant::now();
         let mut line = Line::new();
         line.add("a", start, 0);

@@ -611,7 +611,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn news_of_a_key_during_its_failing_work_does_not_wait_out_the_back_off() {
+    async fn a_change_of_a_key_during_its_failing_work_does_not_wait_out_the_back_off() {
         let queue = Queue::new("test");
         queue.add("a");
         let news = queue.clone();

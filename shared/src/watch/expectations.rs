@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn writes_that_are_never_looked_at_again_are_forgotten() {
+    async fn writes_that_are_never_reconciled_again_are_forgotten() {
         let expectations = none();
         for number in 0..10_000 {
             expectations.written(number.to_string(), &version("1"), &version("2"), "");

@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn the_objects_of_a_namespace_are_found_without_a_look_at_the_others() {
+    fn the_objects_of_a_namespace_are_found_without_reading_the_others() {
         let mut store = Store::new();
         for (namespace, name) in [("b", "y"), ("a", "z"), ("b", "x"), ("ba", "x"), ("", "x")] {
             let namespace = Some(namespace).filter(|namespace| !namespace.is_empty());

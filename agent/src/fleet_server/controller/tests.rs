@@ -179,7 +179,7 @@ async fn the_silence_of_a_server_counts_from_its_last_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_whose_server_answers_turns_to_a_standby_that_was_promoted() {
+async fn an_agent_whose_server_answers_changes_to_a_standby_that_was_promoted() {
     let record = Arc::new(Mutex::new(refusal(404, "NotFound", "no")));
     let (member, _told) = member(&record);
     let restart = Restart::default();

@@ -266,7 +266,7 @@ async fn a_work_that_is_deleted_is_let_go_once_the_api_serves_works_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn large_works_that_wait_for_their_turn_leave_the_workers_to_small_ones() {
+async fn large_works_that_wait_leave_the_workers_to_small_ones() {
     let large = (0..20).map(|n| work(&format!("large{n:02}"), 100_000));
     let works = large.chain([work("small", 100)]).map(|mut work| {
         work["metadata"]["finalizers"] = json!([FINALIZER]);

@@ -134,7 +134,7 @@ fn what_came_back_once_is_not_sent_again_until_one_side_changes() {
 }
 
 #[test]
-fn fields_that_were_left_out_are_news_once_and_written_again_when_others_are() {
+fn fields_that_were_left_out_are_reported_once_and_written_again_when_others_are() {
     let drift = Drift::new(true, Arc::default());
     let (key, desired, object) = normalized("60s");
     let is_left_out = |words: &str| drift.is_left_out(&key, &desired, &object, words);
@@ -151,7 +151,7 @@ fn fields_that_were_left_out_are_news_once_and_written_again_when_others_are() {
 }
 
 #[test]
-fn an_answer_that_looks_settled_is_not_remembered() {
+fn an_answer_that_seems_settled_is_not_remembered() {
     let drift = Drift::new(true, Arc::default());
     let (key, desired, object) = normalized("60s");
     drift.applied(&key, &desired, &object);

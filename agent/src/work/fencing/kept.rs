@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_is_deleted_or_garbled_tells_of_no_renewal_and_fenced_kinds_are_searched() {
+    fn a_record_that_is_deleted_or_garbled_reports_no_renewal_and_fenced_kinds_are_searched() {
         let (mut kept, start) = (Kept::default(), Instant::now());
         learn(&mut kept, record(1), start);
         learn(&mut kept, record(2), start + 5 * S);

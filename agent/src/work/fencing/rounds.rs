@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_are_stopped_at_their_time_and_seldom_looked_at_before_and_afterwards() {
+    fn objects_are_stopped_at_their_time_and_seldom_checked_before_and_afterwards() {
         let (count, stopped) = rounds(600 * S, 40 * S, false);
         assert_eq!(stopped, Some(40 * S));
         // 10 within the first 20 s, one each 5 s in the other 580 s: every 2 s it would be 300.

@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_look_at_the_clocks_is_no_suspension() {
+    fn a_slow_reading_of_the_clocks_is_no_suspension() {
         let silence = Silence::begin(40 * S, || None);
         let start = Instant::now();
         let mut times = silence.lock();

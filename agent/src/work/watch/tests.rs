@@ -107,7 +107,7 @@ async fn the_work_of_an_object_is_read_once_while_only_its_objects_change() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_whose_work_cannot_be_read_counts_as_wanted_and_is_looked_at_again() {
+async fn an_object_whose_work_cannot_be_read_counts_as_wanted_and_is_reconciled_again() {
     let (watches, fleet) = watches().await;
     fleet.is_down.store(true, Ordering::Relaxed);
     let (mut stream, mut index) = (stream(&watches, watched()), Index::default());
@@ -174,7 +174,7 @@ fn unserved(is_proxys: bool) -> Client {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_that_the_member_serves_no_more_is_looked_up_again_and_its_works_tell_of_it() {
+async fn a_kind_that_the_member_serves_no_more_is_looked_up_again_and_its_works_report_it() {
     for is_proxys in [false, true] {
         let (mut watches, fleet) = watches().await;
         let client = unserved(is_proxys);

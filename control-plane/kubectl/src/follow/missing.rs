@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_binding_that_vanished_is_asked_for_in_its_turn_while_it_is_not_there() {
+    async fn each_binding_that_vanished_is_asked_for_in_order_while_it_is_not_there() {
         let missing = Missing::default();
         let vanished = Presence::Unknown(Doubt::Vanished);
         let check = || {

@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_because_too_many_clusters_have_failed_is_not_told_to_wait_for_its_turn() {
+    fn what_stays_because_too_many_clusters_have_failed_is_not_told_to_wait_in_the_queue() {
         let fleet = [
             binding("a", "m1", false, STOPPED, &json!([])),
             binding("b", "m1", false, "NowhereToGo", &json!([])),

@@ -110,7 +110,7 @@ fn told(fleet: &Fleet, lost: &[&str], drained: &[&str], flags: &[&str]) -> (Stri
 }
 
 #[test]
-fn what_fits_moves_in_its_turn_and_what_no_longer_fits_is_stranded() {
+fn what_fits_moves_in_order_and_what_no_longer_fits_is_stranded() {
     let fleet = fleet(vec![
         web("a", "m1", &json!({})),
         web("b", "m1", &json!({})),

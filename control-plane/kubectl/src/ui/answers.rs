@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_forecast_that_takes_long_holds_nobody_up_who_looks_at_the_fleet() {
+    async fn a_forecast_that_takes_long_delays_nobody_who_asks_about_the_fleet() {
         let service = service_fn(|request: Request<kube::client::Body>| async move {
             if request.uri().path().ends_with("/clusters") {
                 pending::<()>().await;

@@ -140,7 +140,7 @@ fn a_hash_is_printed_as_it_is_read() {
 }
 
 #[test]
-fn what_a_fleet_api_tells_of_itself_is_read_or_refused() {
+fn what_a_fleet_api_says_of_itself_is_read_or_refused() {
     Fuzz::new("cluster-info")
         .words(&[
             "clusters:\n",

@@ -293,7 +293,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cluster_is_looked_at_again_for_what_can_change_a_decision_and_for_nothing_else() {
+    fn a_cluster_is_reconciled_again_for_what_can_change_a_decision_and_for_nothing_else() {
         let old: Cluster = serde_json::from_value(json!({
             "metadata": {"name": "m1", "labels": {"tier": "gold"}},
             "spec": {"syncMode": "Pull"},

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_look_at_the_same_conditions_changes_nothing() {
+    fn a_second_decision_about_the_same_conditions_changes_nothing() {
         for verdict in [
             verdict(true, "False", Some(5)),
             verdict(false, "", None),

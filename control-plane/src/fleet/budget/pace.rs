@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_cluster_that_is_lost_counts_until_it_is_heard_of_or_known_to_be_gone() {
+    fn a_failed_cluster_that_is_lost_counts_until_it_is_seen_or_known_to_be_gone() {
         let start = Instant::now();
         let counted = |pace: &Pace| (pace.health().failed, pace.health().total);
         let pace = fleet(4, 2, start);

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_binding_tells_which_copies_would_not_be_stopped() {
+    fn a_binding_says_which_copies_would_not_be_stopped() {
         let confirmed = conditions_of(&[
             ("Applied", "True", "r"),
             ("Fenced", "True", "After60Grace30"),

@@ -70,7 +70,7 @@ impl Drop for Store {
 }
 
 #[tokio::test]
-async fn members_that_are_all_empty_hear_of_each_other_and_one_that_is_alone_waits() {
+async fn members_that_are_all_empty_know_of_each_other_and_one_that_is_alone_waits() {
     let store = Store::new("etcd-members", 2);
     let options = [store.member(0), store.member(1)];
     let identity = Identity::read(&store.directory).unwrap();
@@ -115,7 +115,7 @@ async fn a_member_that_the_list_does_not_name_is_refused() {
 }
 
 #[tokio::test]
-async fn a_member_hears_others_by_both_families_of_addresses() {
+async fn a_member_reaches_others_by_both_families_of_addresses() {
     let store = Store::new("etcd-families", 1);
     let arguments = format!(
         "check --name=etcd-0 --data-dir=d --initial-cluster={} --initial-cluster-token=fleet --tls-directory=t",

@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn every_turn_names_the_cluster_and_the_reason() {
+    fn every_change_names_the_cluster_and_the_reason() {
         for (state, reason, message) in [
             (
                 FailoverState::Tolerated {

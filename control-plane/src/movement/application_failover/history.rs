@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_move_that_a_process_did_not_tell_any_more_is_told_by_the_next() {
+    fn a_move_that_a_process_did_not_report_any_more_is_told_by_the_next() {
         let last = Move {
             from: "m1".to_owned(),
             since: at(0),

@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_tells_since_when_the_item_waits() {
+    fn a_rank_says_since_when_the_item_waits() {
         let since = Timestamp::from_second(7).unwrap();
         assert_eq!(rank(3, 7).since(), since);
     }

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_to_a_write_that_failed_tells_whether_anything_was_evicted() {
+    fn the_answer_to_a_write_that_failed_says_whether_anything_was_evicted() {
         for (code, name, expected) in [
             (409, "web", "Conflict"),
             (404, "web", "Gone"),

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_work_that_tells_of_a_copy_is_that_of_its_cluster() {
+    async fn the_work_that_reports_a_copy_is_that_of_its_cluster() {
         use crate::fleet::testing::Stand;
         for (works, expected) in [
             (&[][..], None),

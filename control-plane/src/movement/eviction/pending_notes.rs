@@ -332,7 +332,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_book_remembers_what_is_pending_until_that_comes_to_an_end() {
+    fn memory_keeps_what_is_pending_until_that_comes_to_an_end() {
         let now = Instant::now();
         let mut pending = PendingNotes::default();
         pending.take(nowhere("m1", "full"), now);

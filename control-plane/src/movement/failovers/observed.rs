@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn the_annotations_of_both_kinds_of_eviction_tell_of_moves() {
+    fn the_annotations_of_both_kinds_of_eviction_report_moves() {
         let at = Timestamp::from_second(1_800_000_000).unwrap();
         let record = Record::new("m1", "m2", "Gracefully", "taint x:NoExecute", at);
         let history = json!({

@@ -317,7 +317,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tasks_are_looked_at_while_their_binding_stays() {
+    fn tasks_are_reconciled_while_their_binding_stays() {
         let task = json!([{ "fromCluster": "m1", "reason": "r", "producer": "p" }]);
         for (tasks, deletion, expected) in [
             (json!([]), Value::Null, false),

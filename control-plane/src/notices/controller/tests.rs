@@ -154,7 +154,7 @@ async fn many_failovers_at_a_time_are_told_in_one_notice() {
 }
 
 #[tokio::test]
-async fn news_that_was_told_in_one_notice_is_not_told_again_where_one_record_cannot_be_written() {
+async fn what_was_told_in_one_notice_is_not_told_again_where_one_record_cannot_be_written() {
     let (server, stand, outlet) = crowded().await;
     // The API has too much to do when what was sent of m2 is to be noted.
     let busy = refusal(503, "ServiceUnavailable", "");

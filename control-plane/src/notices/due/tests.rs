@@ -88,7 +88,7 @@ fn each_moment_of_a_failover_is_told_once() {
 }
 
 #[test]
-fn what_came_and_went_while_nobody_looked_is_told_by_its_end() {
+fn what_came_and_went_while_no_process_ran_is_told_by_its_end() {
     let over = json!({ "lastMove": 3, "healthy": 4, "recovered": 20, "ended": 20 });
     let ended = status("Ended", [2, 2, 2, 0, 0], &over);
     let mut sent = Sent::default();
@@ -167,7 +167,7 @@ fn the_healing_waits_for_those_that_still_move() {
 }
 
 #[test]
-fn the_severity_tells_orders_moves_and_what_is_stuck_apart() {
+fn the_severity_distinguishes_orders_moves_and_what_is_stuck() {
     for (cause, counts, expected) in [
         ("ClusterUnreachable", [0, 0, 0, 0, 0], Severity::Info),
         ("ClusterUnreachable", [2, 0, 0, 0, 0], Severity::Warning),

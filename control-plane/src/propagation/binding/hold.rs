@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_looked_at_again_when_it_has_to_be_told_and_when_it_ends() {
+    fn it_is_reconciled_again_when_it_has_to_be_told_and_when_it_ends() {
         let held = Hold {
             cluster: "m1",
             since: at(0),

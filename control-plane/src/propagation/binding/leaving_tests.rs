@@ -707,7 +707,7 @@ async fn what_a_preserved_workload_needs_stays_with_it_and_leaves_where_it_moved
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_serves_many_workloads_is_not_looked_at_each_time_that_one_of_them_leaves() {
+async fn what_serves_many_workloads_is_not_reconciled_each_time_that_one_of_them_leaves() {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_that_joins_costs_one_look_per_namespace_that_it_needs() {
+    fn a_cluster_that_joins_costs_one_pass_per_namespace_that_it_needs() {
         let scope = Scope::new("", &[]).unwrap();
         let named = |name: &str| Arc::new(namespace(&json!({ "name": name })));
         let others = (0..9).map(|number| named(&format!("karmada-es-m{number}")));

@@ -29,7 +29,7 @@ pub(super) fn apply(stand: &Stand, cluster: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_target_that_leaves_or_is_not_heard_of_takes_the_place_of_no_living_copy() {
+async fn a_target_that_leaves_or_is_silent_takes_the_place_of_no_living_copy() {
     // A person takes the cluster out of the fleet to which the workload is to go.
     let mut leaving = deleting(cluster("m2"));
     leaving["metadata"]["finalizers"] = json!(["karmada.io/cluster-controller"]);

@@ -140,7 +140,7 @@ async fn the_last_copy_stays_where_the_target_that_it_waited_for_goes_before_it_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_living_copy_does_not_go_for_a_target_that_is_not_heard_of() {
+async fn a_living_copy_does_not_go_for_a_target_that_is_silent() {
     // The workload was placed in m2, which fell silent before its Work was made, or since.
     for (binding, is_made) in [(evicted_directly(), false), (to(&["m2"], 1), true)] {
         for heard in ["True", "Unknown"] {
@@ -306,7 +306,7 @@ async fn a_copy_that_waits_for_others_is_not_removed_while_movement_is_paused() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_copies_of_many_workloads_that_wait_for_one_cluster_do_not_all_go_when_it_is_heard() {
+async fn the_copies_of_many_workloads_that_wait_for_one_cluster_do_not_all_go_when_it_reports() {
     const MANY: usize = 40;
     let named = |number: usize| format!("w{number}");
     let workloads = (0..MANY).flat_map(|number| {

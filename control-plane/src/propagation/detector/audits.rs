@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_without_effect_is_looked_through_each_minute_or_less_often_where_that_takes_long() {
+    fn a_policy_without_effect_is_audited_each_minute_or_less_often_where_that_takes_long() {
         // A machine that was suspended meanwhile is no reason for days without an audit.
         let suspended = 3_600_000;
         for (took, expected) in [(0, 60), (12, 60), (40, 200), (suspended, 1800)] {
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_is_looked_through_again_only_for_what_may_come() {
+    fn a_policy_is_audited_again_only_for_what_may_come() {
         let took = Duration::ZERO;
         for (vain, lacks, expected) in [
             (None, false, Next::Done),
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_that_can_never_be_listed_is_looked_at_ever_less_often() {
+    fn a_kind_that_can_never_be_listed_is_checked_ever_less_often() {
         for (audits, seconds) in [(0, 10), (1, 20), (5, 320), (6, 640), (u32::MAX, 640)] {
             assert_eq!(again(audits), Duration::from_secs(seconds), "{audits}");
         }

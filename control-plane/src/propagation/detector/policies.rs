@@ -575,7 +575,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_template_stays_with_a_policy_that_was_edited_to_select_it_and_is_heard_of_late() {
+    async fn a_template_stays_with_a_policy_that_was_edited_to_select_it_and_is_seen_late() {
         let near = |generation: u32, app: &str| policy("first", generation, app, "m1");
         let for_all = json!({
             "metadata": {

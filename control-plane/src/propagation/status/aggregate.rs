@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn each_cluster_tells_whether_it_applied_and_how_it_is() {
+    fn each_cluster_says_whether_it_applied_and_how_it_is() {
         let works = [
             work("m3", &json!({ "conditions": applied("False", "no room") })),
             work(

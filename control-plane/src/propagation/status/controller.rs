@@ -396,7 +396,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_works_of_a_former_binding_tell_does_not_count() {
+    fn what_the_works_of_a_former_binding_say_does_not_count() {
         for (label, expected) in [
             (
                 json!({ "resourcebinding.karmada.io/permanent-id": "id" }),

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn room_that_went_and_came_back_is_told_to_whoever_looked_in_between() {
+    fn room_that_went_and_came_back_is_told_to_whoever_decided_in_between() {
         let changes = Changes::default();
         let state = |cores| Arc::new(decoded(&cluster("m", cores)));
         let step = |old, new| {

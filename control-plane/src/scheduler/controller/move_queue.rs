@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn each_of_many_is_looked_at_three_times_at_most_and_all_get_their_turn_in_order() {
+    async fn each_of_many_is_reconciled_three_times_at_most_and_all_are_reached_in_order() {
         const MANY: usize = 1_000;
         for per_second in [0.1, 0.5, 10.0, 1_000.0] {
             let (pace, moves, over) = (

@@ -444,7 +444,7 @@ mod tests {
     use crate::scheduler::tests::fixtures::{cluster, deployment, placed, snapshot};
 
     #[tokio::test(start_paused = true)]
-    async fn what_waits_for_a_pause_of_the_cluster_that_keeps_its_copy_is_not_looked_at_meanwhile()
+    async fn what_waits_for_a_pause_of_the_cluster_that_keeps_its_copy_is_not_reconciled_meanwhile()
     {
         let mut paused = stand::cluster("m1");
         paused["metadata"]["annotations"] = json!({"failover.muster.io/paused": "x"});
@@ -492,7 +492,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_move_that_the_rate_holds_up_is_looked_at_again_since_it_may_become_needless() {
+    async fn a_move_that_the_rate_holds_up_is_tried_again_since_it_may_become_needless() {
         let mut left = stand::cluster("m1");
         left["spec"]["taints"] = json!([{"key": "x", "effect": "NoExecute"}]);
         let mut asked = stand::binding();

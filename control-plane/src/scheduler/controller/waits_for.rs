@@ -72,7 +72,7 @@ mod tests {
     use crate::scheduler::tests::fixtures::{aggregated, cluster, deployment, snapshot};
 
     #[test]
-    fn a_failure_tells_what_a_binding_waits_for() {
+    fn a_failure_says_what_a_binding_waits_for() {
         use WaitsFor::{Admission, Anything, Nothing, Room};
         let spread = |field: &str, least: u32| {
             let mut placement = aggregated();

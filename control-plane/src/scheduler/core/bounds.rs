@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn as_much_is_looked_at_as_fits_and_of_groups_one_at_least() {
+    fn as_much_is_used_as_fits_and_of_groups_one_at_least() {
         for (groups, expected) in [
             (vec![], 0),
             (vec![group(1, &[]); 100], 100),

@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_divided_is_always_looked_at() {
+    fn what_is_not_divided_is_always_decided() {
         let copies = placed(deployment(3, &json!({})), &[("m1", 3)]);
         assert_eq!(
             judge(&copies, json!({}), &recorded(&copies)),

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_placement_too_long_for_an_annotation_is_kept_as_a_digest_that_tells_a_change() {
+    fn a_placement_too_long_for_an_annotation_is_kept_as_a_digest_that_shows_a_change() {
         let names: Vec<String> = (0..3_500)
             .map(|number| format!("member-{number}"))
             .collect();

@@ -268,7 +268,7 @@ async fn what_cannot_be_understood_is_told_and_what_is_published_stays() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_api_without_the_kind_is_told_and_looked_at_again() {
+async fn an_api_without_the_kind_is_told_and_reconciled_again() {
     let stand = with(web(&[("m1", "Healthy")]));
     let unserved = refusal(404, "404 page not found", "");
     stand

@@ -154,7 +154,7 @@ async fn what_waits_at_a_silent_partition_arrives_when_it_ends_and_a_reset_is_to
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_with_a_gap_ends_as_one_that_is_too_old_and_never_tells_what_was_in_it() {
+async fn a_watch_with_a_gap_ends_as_one_that_is_too_old_and_never_sends_what_was_in_it() {
     let small = Small::start().await;
     let uri = format!("{OBJECTS}?watch=true&resourceVersion=0");
     let request = Request::get(uri).body(Vec::new()).unwrap();
@@ -216,7 +216,7 @@ fn a_garbled_object_has_a_spec_that_is_no_object() {
 }
 
 #[test]
-fn a_member_that_tells_nonsense_has_fewer_ready_pods_than_none_and_rooms_that_are_no_amounts() {
+fn a_member_that_sends_nonsense_has_fewer_ready_pods_than_none_and_rooms_that_are_no_amounts() {
     let piece = Bytes::from_static(
         br#"{"object":{"status":{"readyReplicas":2,"allocatable":{"cpu":"8","pods":"110"}}}}"#,
     );

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_condition_tells_of_an_eviction_by_its_date_however_late_it_is_written() {
+    fn a_condition_reports_an_eviction_by_its_date_however_late_it_is_written() {
         // Seconds before the eviction, and seconds after it until the condition is written.
         for (before, after, is_kept) in [(2, 0, true), (2, 300, true), (300, 0, false)] {
             let mut story = Story::new(Reported::default());

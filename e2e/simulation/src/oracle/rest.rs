@@ -543,7 +543,7 @@ mod tests {
     }
 
     #[test]
-    fn the_agent_of_a_cluster_that_leaves_tells_anew_after_a_fresh_start() {
+    fn the_agent_of_a_cluster_that_leaves_reports_anew_after_a_fresh_start() {
         for (phase, leaves, is_kept) in [
             (Phase::Fresh, true, true),
             (Phase::Fresh, false, false),

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_that_is_not_heard_of_cannot_set_a_report_right() {
+    fn a_cluster_that_is_silent_cannot_set_a_report_right() {
         let mut cut = story("Healthy", Value::Null);
         cut.world(World::CutOff("m1".to_owned())).wait(200);
         assert_eq!(cut.end(), [""; 0]);

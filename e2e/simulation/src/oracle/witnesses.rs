@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_turns_unseen_by_a_witness_that_does_not_lie() {
+    fn a_cluster_becomes_unseen_by_a_witness_that_does_not_lie() {
         for (what, faults, is_kept) in [
             ("nothing fails", vec![], false),
             ("one lies", vec![lie("m2")], false),

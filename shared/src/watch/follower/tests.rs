@@ -244,7 +244,7 @@ fn cutting(lists: Arc<parking_lot::Mutex<Vec<Instant>>>) -> Api<ConfigMap> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_every_watch_is_cut_changes_are_heard_of_by_lists_now_and_then() {
+async fn where_every_watch_is_cut_changes_are_found_by_lists_now_and_then() {
     let lists = Arc::default();
     let api = cutting(Arc::clone(&lists));
     follow_for(&api, Duration::from_mins(10)).await;

@@ -333,7 +333,7 @@ fn refusal(code: u16) -> (u16, String) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cache_whose_watch_tells_nothing_is_confirmed_when_somebody_asks_also_after_a_refusal() {
+async fn a_cache_whose_watch_sends_nothing_is_confirmed_when_somebody_asks_also_after_a_refusal() {
     for (refused, seconds) in [(None, 5), (Some(refusal(503)), 10)] {
         let before = [answer(&[plain("a")]), answer(&[plain("a")])];
         let after = answer(&[plain("a"), plain("b")]);
@@ -367,7 +367,7 @@ async fn a_short_list_is_confirmed_after_a_failure_and_also_where_what_it_lacks_
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_watch_tells_after_a_confirmation_broke_off_counts() {
+async fn what_a_watch_sends_after_a_confirmation_broke_off_counts() {
     let whole = answer(&[plain("a"), plain("b")]);
     let first = plain("a");
     let broken = format!(r#"{{"metadata":{{"resourceVersion":"1"}},"items":[{first},"#);

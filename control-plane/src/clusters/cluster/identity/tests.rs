@@ -74,7 +74,7 @@ fn namespace(id: Option<&str>) -> Namespace {
 }
 
 #[test]
-fn an_older_cluster_that_takes_an_id_on_while_nobody_looks_does_not_get_it() {
+fn an_older_cluster_that_takes_an_id_on_while_no_process_runs_does_not_get_it() {
     // The attacker is older, and has removed from its own status what was written there.
     let mut attacker = cluster("a", None);
     attacker.metadata.creation_timestamp = Some(muster_shared::k8s::Time(at(1)));
@@ -146,7 +146,7 @@ fn nothing_is_said_twice() {
 }
 
 #[test]
-fn whoever_is_concerned_by_a_change_is_looked_at() {
+fn whoever_is_concerned_by_a_change_is_reconciled() {
     let identities = Identities::default();
     let note = |name: &str, id: Option<&str>| identities.note(name, id, false);
     assert!(note("a", Some("1")).is_empty());

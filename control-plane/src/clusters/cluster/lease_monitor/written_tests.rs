@@ -104,7 +104,7 @@ async fn the_shorter_the_grace_the_more_often_the_api_is_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cluster_whose_renewals_are_heard_is_alive_whatever_is_read() {
+async fn a_cluster_whose_renewals_are_seen_is_alive_whatever_is_read() {
     let stand = of_one().await;
     let stale = lease("m1", 0);
     stand.api.answer(Method::GET, "/leases/m1", 200, stale);

@@ -267,7 +267,7 @@ fn a_certificate_of_more_than_a_year_is_left_to_a_person() {
 }
 
 #[test]
-fn of_many_requests_of_one_requester_only_the_newest_are_looked_at_again() {
+fn of_many_requests_of_one_requester_only_the_newest_are_decided_again() {
     let made = |second: usize, user: &str| -> CertificateSigningRequest {
         let mut request = asked(AGENT_GROUP, AGENT);
         request["metadata"]["creationTimestamp"] = format!("2026-01-01T00:00:{second:02}Z").into();

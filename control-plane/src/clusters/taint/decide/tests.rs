@@ -393,7 +393,7 @@ fn a_taint_of_two_policies_goes_when_the_last_lets_go() {
 }
 
 #[test]
-fn a_policy_that_is_deleted_or_looks_elsewhere_lets_go_at_once() {
+fn a_policy_that_is_deleted_or_selects_others_lets_go_at_once() {
     for retarget in [false, true] {
         let mut story = Story::new(vec![proposed("down", 1, 1_000)]);
         story.check(10);

@@ -175,7 +175,7 @@ async fn a_move_that_comes_too_late_is_planned_anew_and_one_that_is_refused_is_t
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_whose_cluster_is_not_ready_when_its_turn_comes_stays() {
+async fn one_whose_cluster_is_not_ready_when_the_queue_comes_to_it_stays() {
     let paused = |mut cluster: Value| {
         cluster["metadata"]["annotations"] = json!({ "failover.muster.io/paused": "freeze" });
         cluster

@@ -11,7 +11,7 @@ fn settings(gates: &str) -> Settings {
 }
 
 #[test]
-fn what_holds_an_application_back_is_found_before_a_place_is_looked_for() {
+fn what_holds_an_application_back_is_found_before_a_place_is_searched_for() {
     use PurgeMode::{Directly, Gracefully, Never};
 
     let on = &settings("GracefulEviction=true");

@@ -84,7 +84,7 @@ async fn what_has_nowhere_to_go_is_written_and_told_of_the_binding_and_the_workl
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_over_is_forgotten_once_it_was_told_and_nobody_hears_of_what_never_began() {
+async fn what_is_over_is_forgotten_once_it_was_told_and_nothing_is_reported_of_what_never_began() {
     let (stand, writer) = stand(None).await;
     writer.report(vec![(key(), note(EvictionState::Recovered))]);
     assert_eq!(stand.api.told().await, []);

@@ -195,7 +195,7 @@ fn several_evictions_at_once_are_told_in_one_condition() {
 }
 
 #[test]
-fn only_what_stays_beside_an_eviction_is_no_news_to_a_process_that_starts() {
+fn only_what_stays_beside_an_eviction_is_nothing_new_to_a_process_that_starts() {
     let stays = |since| stays("m2", Stay::NotAsked, Some(since));
     let left = condition(&[evicted("m1", 100)], at(100)).unwrap();
     let pending = condition(&[nowhere("m1")], at(100)).unwrap();
@@ -337,7 +337,7 @@ fn a_message_names_a_cluster_and_not_one_whose_name_begins_or_ends_with_it() {
 }
 
 #[test]
-fn what_is_said_of_a_workload_that_left_nowhere_is_no_older_news() {
+fn what_is_said_of_a_workload_that_left_nowhere_is_nothing_older() {
     let stays = |cluster| [stays(cluster, Stay::Tolerated, Some(10))];
     let queued = note("m1", EvictionState::Queued { cause: "x".into() });
     let pending = merge(&[], &[queued], false, at(100));

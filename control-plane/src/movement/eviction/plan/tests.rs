@@ -578,7 +578,7 @@ fn the_state_of_the_old_copy_travels_in_the_task_whatever_becomes_of_that_copy()
 }
 
 #[test]
-fn a_copy_that_was_never_healthy_hands_on_the_state_that_it_was_given() {
+fn a_copy_that_was_never_healthy_passes_on_the_state_that_it_was_given() {
     let mut spec = alone();
     // The workload was moved to member1 a moment ago, and keeps its task until it is healthy there.
     spec.graceful_eviction_tasks = serde_json::from_value(json!([{
@@ -724,7 +724,7 @@ fn the_affinity_that_was_used_is_told_if_it_is_another_one_and_ours() {
 }
 
 #[test]
-fn a_cluster_that_does_not_tell_its_kinds_is_a_refuge_where_kinds_are_not_asked_for() {
+fn a_cluster_that_does_not_report_its_kinds_is_a_refuge_where_kinds_are_not_asked_for() {
     let mut blind = (*cluster("member2", &json!([]))).clone();
     blind.status = blind.status.map(|mut status| {
         status.api_enablements = Vec::new();
@@ -1117,7 +1117,7 @@ fn a_healthy_copy_that_is_dropped_beside_one_that_goes_directly_waits_for_health
 }
 
 #[test]
-fn an_eviction_carries_out_no_request_that_waits_for_its_own_turn() {
+fn an_eviction_carries_out_no_request_that_waits_in_a_queue_of_its_own() {
     let group =
         |name: &str, clusters: &[&str]| json!({"affinityName": name, "clusterNames": clusters});
     let asked = |at: Option<&str>| {

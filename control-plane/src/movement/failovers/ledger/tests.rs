@@ -389,7 +389,7 @@ fn a_fleet_at_rest_writes_nothing_nor_does_the_next_process() {
 }
 
 #[test]
-fn what_recovered_while_no_process_looked_is_recorded_from_the_bindings() {
+fn what_recovered_while_no_process_ran_is_recorded_from_the_bindings() {
     for (age, expected) in [(30, 1), (3_599, 1), (3_700, 0)] {
         let mut ledger = new([], 50 + age);
         ledger.cluster(&well("m1", 60), None, at(50 + age));
@@ -737,7 +737,7 @@ fn a_cluster_that_fails_soon_after_a_drain_has_a_record_of_its_own_and_so_has_th
 }
 
 #[test]
-fn a_taint_that_comes_back_ten_times_and_keeps_a_workload_is_one_record_whoever_tells() {
+fn a_taint_that_comes_back_ten_times_and_keeps_a_workload_is_one_record_whoever_reports() {
     let taint =
         |at_: i64| json!([{"key": "gpu", "effect": "NoExecute", "timeAdded": at(at_).to_string()}]);
     let stays = stranded("a", "m1", "StoppedByThreshold");

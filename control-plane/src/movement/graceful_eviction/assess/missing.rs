@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn until_when_a_copy_that_tells_less_than_the_old_one_is_not_enough_is_told() {
+    fn until_when_a_copy_that_says_less_than_the_old_one_is_not_enough_is_told() {
         let clusters = [TargetCluster {
             name: "new".to_owned(),
             ..TargetCluster::default()

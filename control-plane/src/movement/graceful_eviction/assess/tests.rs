@@ -479,7 +479,7 @@ fn replaces(
 }
 
 #[test]
-fn a_healthy_copy_of_a_kind_without_a_rule_tells_of_its_health_where_the_old_one_did() {
+fn a_healthy_copy_of_a_kind_without_a_rule_reports_its_health_where_the_old_one_did() {
     let said = |name: &str, status: &str| json!({"conditions": [{"type": name, "status": status}]});
     let [none, empty, null] = [None, Some(json!({})), Some(Value::Null)];
     let [ready, unready] = ["True", "False"].map(|it| Some(said("Ready", it)));

@@ -10,7 +10,7 @@ use crate::fleet::lookups::Overridden;
 use crate::fleet::testing::{Stand, binding, cluster, only_condition, pass, work};
 
 #[tokio::test(start_paused = true)]
-async fn bindings_with_tasks_are_looked_at_when_something_around_them_changes() {
+async fn bindings_with_tasks_are_reconciled_when_something_around_them_changes() {
     let task = json!([{"fromCluster": "m1", "reason": "r", "producer": "p"}]);
     let binding = |name: &str, namespace: Option<&str>, tasks: Value| {
         let resource = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": name});
@@ -503,7 +503,7 @@ async fn the_task_of_a_job_that_has_failed_ends_also_where_the_target_has_failed
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_task_of_a_failed_job_tells_where_it_failed_until_its_target_has_run_it() {
+async fn the_task_of_a_failed_job_says_where_it_failed_until_its_target_has_run_it() {
     let failed = json!({"conditions": [{"type": "Failed", "status": "True"}]});
     let [m1, m2, old, _, (kind, mut binding)] = job_without_a_refuge(&failed);
     // The Job has left m1 for m2 a moment ago, where no Work of it is made yet.

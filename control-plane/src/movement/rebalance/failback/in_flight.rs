@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_that_is_not_used_goes_on_to_another_workload_until_none_waits() {
+    fn a_permit_that_is_not_used_goes_on_to_another_workload_until_none_waits() {
         let in_flight = InFlight::default();
         let asked: Vec<_> = (0..MOST_ASKED).map(|it| key(&it.to_string())).collect();
         for key in &asked {

@@ -343,7 +343,7 @@ fn completions_of_a_job_are_divided_and_those_of_nothing_else() {
 }
 
 #[test]
-fn a_work_tells_the_generation_of_its_template_if_that_has_one() {
+fn a_work_says_the_generation_of_its_template_if_that_has_one() {
     for (generation, expected) in [
         (json!(3), Some("3")),
         (json!(1), Some("1")),

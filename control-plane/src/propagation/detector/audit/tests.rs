@@ -28,7 +28,7 @@ fn settings(gates: &str) -> Settings {
 }
 
 #[test]
-fn what_can_never_work_is_found_without_a_look_at_the_fleet() {
+fn what_can_never_work_is_found_without_reading_the_fleet() {
     let scope = Scope::new("batch", &[]).unwrap();
     let found = |of: Value| reasons(&written(&spec(of), Some("shop"), &scope));
     let rbac = "rbac.authorization.k8s.io/v1";

@@ -274,7 +274,7 @@ fn long_changes_are_not_told_in_the_annotations() {
 }
 
 #[test]
-fn no_error_tells_a_value_of_the_resource() {
+fn no_error_shows_a_value_of_the_resource() {
     for overriders in [
         json!({ "imageOverrider": [{ "component": "Tag", "operator": "replace", "value": "v", "predicate": { "path": "/data/password" } }] }),
         json!({ "fieldOverrider": [{ "fieldPath": "/data/password", "json": [{ "subPath": "/a", "operator": "remove" }] }] }),

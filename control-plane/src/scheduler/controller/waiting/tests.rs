@@ -97,7 +97,7 @@ fn a_cluster_that_admits_again_wakes_whoever_may_go_there_whatever_it_lacks() {
 }
 
 #[test]
-fn a_change_during_a_look_is_not_missed() {
+fn a_change_during_a_decision_is_not_missed() {
     let spec = deployment(30, &aggregated());
     for wish in [WaitsFor::Room, WaitsFor::Anything] {
         let waiting = Waiting::default();
@@ -122,7 +122,7 @@ fn a_change_during_a_look_is_not_missed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn room_that_appears_during_a_look_wakes_when_the_look_has_ended() {
+async fn room_that_appears_during_a_decision_wakes_when_the_decision_has_ended() {
     let at = |cores| cluster("m", cores);
     for (now, is_helped) in [(at(10), false), (at(9), false), (at(11), true)] {
         let waiting = Waiting::default();
@@ -140,7 +140,7 @@ async fn room_that_appears_during_a_look_wakes_when_the_look_has_ended() {
 }
 
 #[test]
-fn who_looked_again_and_lacks_more_is_not_woken_by_less() {
+fn who_was_decided_again_and_lacks_more_is_not_woken_by_less() {
     let waiting = Waiting::default();
     let spec = deployment(30, &aggregated());
     for (key, lacking) in [("one", 1), ("other", 9), ("one", 5)] {
@@ -160,7 +160,7 @@ fn who_looked_again_and_lacks_more_is_not_woken_by_less() {
 }
 
 #[test]
-fn looks_in_vain_become_rarer() {
+fn decisions_in_vain_become_rarer() {
     let millis = |vain| pause(vain).as_millis();
     assert_eq!([millis(1), millis(2), millis(5)], [300, 600, 4_800]);
     assert_eq!(pause(u32::MAX), LONGEST_GATHER);
@@ -184,7 +184,7 @@ fn looks_in_vain_become_rarer() {
 }
 
 #[test]
-fn who_is_to_be_looked_at_later_is_looked_at_at_once_when_admission_changes() {
+fn who_is_to_be_decided_later_is_decided_at_once_when_admission_changes() {
     let spec = deployment(30, &aggregated());
     let wait = Wait {
         wish: WaitsFor::Anything,
@@ -212,7 +212,7 @@ fn who_is_to_be_looked_at_later_is_looked_at_at_once_when_admission_changes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_woken_by_room_is_woken_in_turns_that_grow_while_it_helps() {
+async fn who_is_woken_by_room_is_woken_in_rounds_that_grow_while_it_helps() {
     for (is_helped, expected) in [(true, [64, 128, 256]), (false, [64, 64, 64])] {
         let waiting = Waiting::default();
         let spec = deployment(30, &aggregated());

@@ -169,7 +169,7 @@ fn no_copy_is_removed_because_no_cluster_may_have_the_workload() {
 }
 
 #[test]
-fn another_order_of_the_same_clusters_is_no_news() {
+fn another_order_of_the_same_clusters_is_no_change() {
     let spec = placed(deployment(2, &json!({})), &[("m2", 2), ("m1", 2)]);
     let (applied, status) = (record(&spec), ResourceBindingStatus::default());
     let subject = subject(&spec, Some(&applied), &status);
@@ -236,7 +236,7 @@ fn results_are_the_same_in_whatever_order() {
 }
 
 #[test]
-fn a_report_tells_at_once_the_generation_of_its_own_write_if_that_settles_it() {
+fn a_report_says_at_once_the_generation_of_its_own_write_if_that_settles_it() {
     let status = ResourceBindingStatus::default();
     let spec = deployment(2, &dynamic());
     let clusters = snapshot(&[cluster("m1", 10)]);

@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_tells_its_length_before_its_items() {
+    fn a_list_has_its_length_before_its_items() {
         let kind = Kind::of("v1", "ConfigMap").expect("a kind with a wire form");
         let mut items = Vec::new();
         for name in ["a", "b"] {

@@ -236,7 +236,7 @@ async fn a_question_that_is_lost_by_a_panic_has_failed_and_is_asked_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_more_questions_than_there_is_room_for_are_asked_in_order_and_looked_at_twice_each() {
+async fn many_more_questions_than_there_is_room_for_are_asked_in_order_and_read_twice_each() {
     const OBJECTS: usize = 5_000;
     let order: Arc<Mutex<Vec<usize>>> = Arc::default();
     let to = Arc::clone(&order);

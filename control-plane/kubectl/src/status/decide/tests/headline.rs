@@ -312,7 +312,7 @@ fn a_copy_that_has_stopped_is_not_told_to_stop_where_another_one_may_run() {
 }
 
 #[test]
-fn clusters_that_say_that_they_are_not_ready_are_heard() {
+fn clusters_that_say_that_they_are_not_ready_are_not_silent() {
     let placed = || [healthy(1, "m1"), healthy(1, "m2")].concat();
     for (ready, state, is_network) in [
         (["Unknown"; 5], "not seen", true),
@@ -344,7 +344,7 @@ fn clusters_that_say_that_they_are_not_ready_are_heard() {
 }
 
 #[test]
-fn a_fleet_whose_workloads_are_not_back_does_not_look_as_if_nothing_had_happened() {
+fn a_fleet_whose_workloads_are_not_back_does_not_seem_as_if_nothing_had_happened() {
     let line = decide(&snapshot(back(), vec![moved("a", true), moved("b", false)]))
         .summary
         .line();
@@ -532,7 +532,7 @@ fn what_is_told_to_be_on_is_not_stopped_or_paused() {
 }
 
 #[test]
-fn the_time_of_day_of_what_comes_is_the_same_at_each_look() {
+fn the_time_of_day_of_what_comes_is_the_same_at_each_refresh() {
     let fence = "m1 has x: its copy may run until 400 s after the last renewal";
     for now in ["00:10:00.2", "00:10:00.9", "00:10:01.4"] {
         for (reason, message, expected) in [

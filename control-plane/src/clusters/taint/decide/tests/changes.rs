@@ -112,7 +112,7 @@ fn a_taint_of_the_shipped_form_that_a_person_took_off_comes_back_with_the_next_m
 }
 
 #[test]
-fn one_look_may_add_a_taint_and_take_off_another() {
+fn one_decision_may_add_a_taint_and_take_off_another() {
     let mut healthy = proposed("b", 0, 0);
     healthy["matchConditions"][0]["statusValues"] = json!(["True"]);
     let mut story = Story::new(vec![proposed("a", 0, 0), healthy]);
@@ -124,7 +124,7 @@ fn one_look_may_add_a_taint_and_take_off_another() {
 }
 
 #[test]
-fn a_taint_that_is_added_and_taken_off_in_one_look_is_no_change() {
+fn a_taint_that_is_added_and_taken_off_in_one_decision_is_no_change() {
     let mut spec = shipped("a");
     spec["removeOnConditions"] = spec["addOnConditions"].clone();
     let mut story = Story::new(vec![spec]);

@@ -162,7 +162,7 @@ async fn a_history_that_comes_too_late_is_read_again_or_dropped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_its_turn_tells_so_after_a_while_unless_an_obstacle_is_told_already() {
+async fn who_waits_in_the_queue_says_so_after_a_while_unless_an_obstacle_is_told_already() {
     let since = at(10);
     let (cluster, why) = ("m1".to_owned(), rate());
     let rate = FailoverState::Held {

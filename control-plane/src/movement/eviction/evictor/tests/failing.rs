@@ -90,7 +90,7 @@ fn asking_again_keeps_the_place_in_the_queue_and_a_higher_priority_moves_forward
 }
 
 #[test]
-fn one_that_recovers_leaves_its_turn_to_the_next() {
+fn one_that_recovers_leaves_its_place_to_the_next() {
     let mut world = World::new(3, 0, 3);
     for name in ["w1-0", "w1-1", "w1-2"] {
         world.fails(name, "c1", rank(0, 1));

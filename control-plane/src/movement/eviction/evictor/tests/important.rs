@@ -70,7 +70,7 @@ fn what_is_less_important_and_leaves_earlier_takes_no_room_of_what_leaves_later(
 }
 
 #[test]
-fn what_stays_for_the_sake_of_others_is_tried_again_although_nothing_tells_of_them() {
+fn what_stays_for_the_sake_of_others_is_tried_again_although_nothing_reports_them() {
     let mut world = lost(1, [web("idle", 0, 0), web("vital", 9, 600)]);
     let tried = world.pass(5.0, |_| Outcome::Nowhere("full".into()));
     assert_eq!(tried.len(), 1);
@@ -195,7 +195,7 @@ fn what_waits_for_the_rate_of_its_drain_keeps_its_room() {
 }
 
 #[test]
-fn one_more_important_workload_less_is_no_news_for_all_that_are_stranded() {
+fn one_more_important_workload_less_changes_nothing_for_all_that_are_stranded() {
     let idle = (0..50).map(|n| web(&format!("idle{n}"), 0, 0));
     let vital = (0..20).map(|n| web(&format!("vital{n}"), 9, 30 + 10 * n));
     let mut world = lost(20, idle.chain(vital));

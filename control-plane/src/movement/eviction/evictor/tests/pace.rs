@@ -95,7 +95,7 @@ fn what_others_pay_from_the_same_budget_the_evictor_does_not_spend() {
 }
 
 #[test]
-fn clusters_that_never_reported_or_are_being_removed_do_not_make_a_fleet_look_healthy() {
+fn clusters_that_never_reported_or_are_being_removed_do_not_make_a_fleet_seem_healthy() {
     let change = |name: &str, taints: &Value, change: fn(&mut Cluster)| {
         let mut cluster = Cluster::clone(&cluster(name, taints));
         change(&mut cluster);

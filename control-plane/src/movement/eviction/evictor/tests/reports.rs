@@ -230,7 +230,7 @@ fn a_bare_pod_that_has_succeeded_in_a_cluster_does_not_run_again_in_another_one(
 }
 
 #[test]
-fn a_job_that_completes_while_it_waits_for_its_turn_stays() {
+fn a_job_that_completes_while_it_waits_stays() {
     let mut world = World::pair(cluster("c0", &json!([])), [job("c0", "Suspended")]);
     world.set(&cluster("c0", &taint("NoExecute", 1_000)));
     world.put(&job("c0", "Complete"));

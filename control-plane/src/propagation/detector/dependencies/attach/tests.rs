@@ -139,7 +139,7 @@ fn what_is_as_it_should_be_is_not_written() {
 }
 
 #[test]
-fn a_referrer_that_left_is_taken_off_and_one_not_looked_at_yet_stays() {
+fn a_referrer_that_left_is_taken_off_and_one_not_reconciled_yet_stays() {
     let (a, b, placed) = (key("a"), key("b"), in_m1());
     let (first, second) = (referrer(&a, &placed), referrer(&b, &placed));
     let held = created(&[first, second]);

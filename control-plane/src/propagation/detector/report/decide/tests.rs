@@ -206,7 +206,7 @@ fn the_same_state_is_the_same_status_and_the_time_moves_with_the_condition() {
 }
 
 #[test]
-fn a_policy_is_not_ready_while_nothing_is_heard_of_what_it_placed() {
+fn a_policy_is_not_ready_while_nothing_is_known_of_what_it_placed() {
     let silent = |name: &str, reports: &[&str]| -> AnyBinding {
         let mut binding = binding(name, &["m1", "m2"], &[]);
         let report = |name: &&str| json!({"clusterName": name, "health": "Unknown", "appliedMessage": "unknown since noon"});
