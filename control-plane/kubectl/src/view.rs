@@ -153,9 +153,9 @@ impl Member {
     pub fn of(cluster: &Cluster, lease: Option<&Lease>, is_silent: bool) -> Self {
         let condition = cluster.condition(condition::READY);
         let is_ready = condition.is_some_and(|it| it.status == conditions::TRUE);
-        let is_unheard = is_ready && is_unheard;
+        let is_silent = is_ready && is_silent;
         let concern = concern(cluster).or_else(|| fault(cluster));
-        let concern = concern.filter(|_| is_ready && !is_unheard);
+        let concern = concern.filter(|_| is_ready && !is_silent);
         let (ready, reason) = match condition {
             _ if is_silent => (conditions::UNKNOWN, SILENT),
             Some(it) => (&*it.status, &*it.reason),

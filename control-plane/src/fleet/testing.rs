@@ -397,7 +397,7 @@ impl FakeApi {
 
     /// Replaces an object so that no watch reports it, as those that are cut off do not: the next
     /// lists and reads have it.
-    pub fn put_untold(&self, plural: &str, mut object: Value) {
+    pub fn put_unreported(&self, plural: &str, mut object: Value) {
         let mut state = self.0.state.lock();
         let version = *self.0.version.borrow() + 1;
         object["metadata"]["resourceVersion"] = json!(version.to_string());

@@ -21,7 +21,7 @@ use serde_json::json;
 
 use super::assess::{Assessment, Facts, assess, counts_replicas};
 use super::onward::{Refusals, may_move_on, move_on};
-use super::reports::{asks_for_health, carrying_out, is_to_bring, standing_reports};
+use super::reports::{asks_for_health, carrying_out, is_to_bring, kept_reports};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::availability::{Workload, applies_works, readiness};

@@ -459,7 +459,7 @@ async fn what_a_former_process_asked_for_is_not_answered_before_the_cache_shows_
         if is_behind {
             let mut asked = workload(0);
             asked["spec"]["rescheduleTriggeredAt"] = json!("2025-01-01T00:00:00Z");
-            stand.api.put_untold("resourcebindings", asked);
+            stand.api.put_unreported("resourcebindings", asked);
         }
         let mut listed = of_one();
         listed["status"] = json!({

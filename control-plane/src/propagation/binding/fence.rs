@@ -26,7 +26,7 @@ const FENCED: &str = "WaitingForFence";
 /// Pause before the next check, if no change is seen earlier.
 const CHECK_EVERY: Duration = Duration::from_secs(5);
 /// Time for which a cluster that is ready may take to remove its copy before that is reported.
-const UNTOLD: Duration = Duration::from_secs(15);
+const UNREPORTED: Duration = Duration::from_secs(15);
 
 /// A copy that may run, and holds new ones back.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,7 +99,7 @@ fn goes(is_left: bool, is_expected: bool, work: &ObjectMeta) -> bool {
 /// a ready cluster is reported only after a while.
 fn is_told(is_ready: bool, is_kept: bool, deleted: Option<Timestamp>, now: Timestamp) -> bool {
     let waits = deleted.map(|at| now.duration_since(at).unsigned_abs());
-    !is_ready || is_kept || waits.is_some_and(|waits| waits >= UNTOLD)
+    !is_ready || is_kept || waits.is_some_and(|waits| waits >= UNREPORTED)
 }
 
 /// Judges the copy of a Work; `goes` says whether the Work has been deleted, and `is_kept` whether

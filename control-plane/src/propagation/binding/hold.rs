@@ -26,7 +26,7 @@ const FREE: &str = "NothingToRemove";
 /// (Karmada's `--graceful-eviction-timeout`).
 const LONGEST: i32 = 600;
 /// How long it may do so before that is reported: most copies are gone by then.
-const UNTOLD: SignedDuration = SignedDuration::from_secs(15);
+const UNREPORTED: SignedDuration = SignedDuration::from_secs(15);
 
 /// A copy that holds the new one back.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,7 +85,7 @@ impl Hold<'_> {
     /// Returns when to reconcile again if nothing happens: before the end, and as soon as it has to
     /// be reported.
     pub fn pause(&self, now: Timestamp, longest: Duration) -> Duration {
-        let told = self.since.saturating_add(UNTOLD).ok();
+        let told = self.since.saturating_add(UNREPORTED).ok();
         let told = told.filter(|told| *told > now);
         let next = told.into_iter().chain(self.until).min();
         let pause = next.map_or(longest, |next| {
@@ -111,7 +111,9 @@ pub fn condition(
         until,
     }) = hold
     {
-        let told = since.saturating_add(UNTOLD).is_ok_and(|told| told <= now);
+        let told = since
+            .saturating_add(UNREPORTED)
+            .is_ok_and(|told| told <= now);
         let end = match until {
             Some(until) => {
                 format!("is still there: the new copies are made at {until:.0} at the latest")

@@ -23,7 +23,7 @@ const KEPT: &str = "WaitingForReplacement";
 /// Reason of that condition once it is False.
 const FREE: &str = "NothingKept";
 /// Time for which replicas are kept before the condition says so: most are replaced by then.
-const UNTOLD: Duration = Duration::from_secs(15);
+const UNREPORTED: Duration = Duration::from_secs(15);
 
 /// Says which clusters keep more than their share, once that has lasted; returns when to check
 /// again for that. `kept` remembers since when this process knows of it.
@@ -36,7 +36,7 @@ pub(super) async fn report(
     keepers: Option<String>,
 ) -> Next {
     let wait = if keepers.is_some() {
-        kept.rest(key, (), UNTOLD)
+        kept.rest(key, (), UNREPORTED)
     } else {
         kept.forget(key);
         None

@@ -155,7 +155,7 @@ pub(super) fn not_well(
     let mut why: Vec<String> = member.why.take().into_iter().collect();
     let mut seen_by_peers = None;
     // While nobody judges, what the control plane said last is old.
-    if !is_unheard {
+    if !is_silent {
         let observed = observed(cluster, is_ready);
         let seen = observed.iter().find(|it| it.type_ == SEEN_BY_PEERS);
         seen_by_peers = seen.map(|it| it.status == conditions::TRUE);

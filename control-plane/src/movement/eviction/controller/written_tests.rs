@@ -168,7 +168,7 @@ async fn a_workload_stays_in_a_cluster_that_has_recovered_although_the_watch_was
         let stand = started(evicting(), objects).await;
         pass(5).await;
         if recovers {
-            stand.api.put_untold("clusters", testing::cluster("m1"));
+            stand.api.put_unreported("clusters", testing::cluster("m1"));
         }
         pass(40).await;
         let expected = if recovers { "m1" } else { "m2" };

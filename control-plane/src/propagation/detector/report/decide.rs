@@ -243,7 +243,7 @@ pub fn suspended(
         if known.status == conditions::FALSE {
             return Some(known.clone());
         }
-        let ended = Attribution::standing(metadata, order::UNSUSPEND, order::SUSPEND, None);
+        let ended = Attribution::in_force(metadata, order::UNSUSPEND, order::SUSPEND, None);
         let ended = ended.map_or_else(String::new, |it| format!(": ended {it}"));
         let message = format!("its copies are created and changed{ended}");
         let (status, reason) = (conditions::FALSE, "NotSuspended");
@@ -254,7 +254,7 @@ pub fn suspended(
         // The time of its last write is not that of the order.
         Some(Attribution { at: None, ..by })
     };
-    let by = Attribution::standing(metadata, order::SUSPEND, order::UNSUSPEND, None);
+    let by = Attribution::in_force(metadata, order::SUSPEND, order::UNSUSPEND, None);
     let by = by.or_else(by_program).unwrap_or_default();
     let message = format!("{place}: suspended {by}");
     let (status, reason) = (conditions::TRUE, "Ordered");

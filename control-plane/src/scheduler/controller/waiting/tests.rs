@@ -349,7 +349,7 @@ fn what_has_a_demand_beyond_those_that_are_told_apart_is_woken_by_any_room() {
     let mut roomier = cluster("m", 2);
     roomier["status"]["resourceSummary"]["allocatable"]["cpu"] = json!("2020m");
     observe(&waiting, &cluster("m", 2), &roomier);
-    let turns = std::iter::repeat_with(|| waiting.turn());
+    let turns = std::iter::repeat_with(|| waiting.next_round());
     let turns = turns.take_while(|turn| !turn.is_empty());
     let mut woken: Vec<i32> = turns.flatten().map(|(key, _)| key).collect();
     woken.sort_unstable();
