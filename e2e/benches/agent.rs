@@ -306,26 +306,26 @@ impl Trial {
         let pods = member.seeds("", "v1", "pods")?;
         let mut beat = tokio::time::interval(Duration::from_millis(100));
         let (before, start) = (usage(process)?, Instant::now());
-        let mut told = 0;
+        let mut said = 0;
         for event in 0..events {
-            if told % BURST == 0 {
+            if said % BURST == 0 {
                 beat.tick().await;
             }
             let number = event % self.pods.max(1);
             if replaced {
                 let name = format!("app-{number}");
                 pods.remove("default", &name)?;
-                told += 1;
+                said += 1;
             }
             pods.put(objects::pod(number, self.nodes, event + 1))?;
-            told += 1;
+            said += 1;
         }
         // Until the last of it has been read and reported.
         tokio::time::sleep(Duration::from_secs(5)).await;
         Ok(Busy {
             cpu: usage(process)?.cpu - before.cpu,
             seconds: start.elapsed().as_secs_f64(),
-            thousands: number(told) / 1000.0,
+            thousands: number(said) / 1000.0,
         })
     }
 }

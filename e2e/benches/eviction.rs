@@ -104,7 +104,7 @@ fn queue(evictions: usize) -> anyhow::Result<()> {
         || usage(own).map(|usage| number(usize::try_from(usage.anonymous).unwrap_or(usize::MAX)));
 
     let empty = memory()?;
-    let told = Instant::now();
+    let reported = Instant::now();
     for binding in &bindings {
         evictor.binding(binding, Now::by(&clock));
     }
@@ -112,7 +112,7 @@ fn queue(evictions: usize) -> anyhow::Result<()> {
     let known = memory()?;
     table.figure(
         "telling it of the bindings",
-        told.elapsed().as_secs_f64(),
+        reported.elapsed().as_secs_f64(),
         "s",
         Budget::None,
     );
@@ -126,7 +126,7 @@ fn queue(evictions: usize) -> anyhow::Result<()> {
     let filling = Instant::now();
     evictor.cluster(&member(0, true)?, Now::by(&clock));
     let filled = filling.elapsed();
-    let told = evictor.take_reports().bindings.len();
+    let reported = evictor.take_reports().bindings.len();
     let full = memory()?;
     table.figure("filling the queue", filled.as_secs_f64(), "s", Budget::None);
     table.figure(
@@ -135,7 +135,7 @@ fn queue(evictions: usize) -> anyhow::Result<()> {
         "bytes an item",
         Budget::None,
     );
-    table.figure("notes about bindings", number(told), "", Budget::None);
+    table.figure("notes about bindings", number(reported), "", Budget::None);
 
     // None is ever done: all that were taken stay in hand.
     let taking = Instant::now();

@@ -34,7 +34,7 @@ async fn tunnels() -> (u16, mpsc::UnboundedReceiver<String>) {
     use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    let (sender, told) = mpsc::unbounded_channel();
+    let (sender, reported) = mpsc::unbounded_channel();
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
             let sender = sender.clone();
@@ -56,7 +56,7 @@ async fn tunnels() -> (u16, mpsc::UnboundedReceiver<String>) {
             });
         }
     });
-    (port, told)
+    (port, reported)
 }
 
 #[tokio::test]
@@ -64,7 +64,7 @@ async fn an_api_behind_a_proxy_is_reached_through_it() {
     let server = ApiServer::start(muster_e2e::apiserver::Options::default())
         .await
         .unwrap();
-    let (port, mut told) = tunnels().await;
+    let (port, mut reported) = tunnels().await;
     let kubeconfig = server.admin_kubeconfig().unwrap();
     let mut config =
         kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
@@ -76,7 +76,7 @@ async fn an_api_behind_a_proxy_is_reached_through_it() {
     assert_eq!(version.unwrap().major, "1");
     let authority = config.cluster_url.authority().unwrap();
     assert_eq!(
-        told.recv().await.unwrap(),
+        reported.recv().await.unwrap(),
         format!("CONNECT {authority} HTTP/1.1")
     );
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::heartbeats::{self, Setting, exactly, is_on, left, says, taint, tainted, told};
+use crate::heartbeats::{self, Setting, exactly, is_on, left, reported, says, taint, tainted};
 use crate::support;
 use kube::api::Api;
 use muster_e2e::harness::apply::apply;
@@ -84,8 +84,8 @@ async fn with_failover_off_no_taint_moves_anything_and_a_cluster_can_still_be_re
         taint(fleet, "member1", &taints).await;
         let stays = |view: &View| is_on(view, "web", &["member1"]);
         says(fleet, "web", "False", "FailoverOff").await?;
-        told(fleet, "web", &["FailoverOff"]).await?;
-        told(fleet, "member1", &["EvictionOff"]).await?;
+        reported(fleet, "web", &["FailoverOff"]).await?;
+        reported(fleet, "member1", &["EvictionOff"]).await?;
         heartbeats::holds(fleet, "it stays", Duration::from_secs(1), stays).await?;
         delete(&clusters, "member1").await;
         heartbeats::until(fleet, "the cluster is gone", |view| {

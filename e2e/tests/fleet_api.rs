@@ -150,8 +150,8 @@ async fn a_bare_api_becomes_a_fleet_api_in_which_the_control_plane_has_its_right
     let prepared = fleet_api::prepare(&client, address, server.ca(), None, false).await;
     prepared.unwrap();
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), "kube-public");
-    let told = maps.get("cluster-info").await.unwrap().data.unwrap();
-    assert!(told["kubeconfig"].contains(address), "{told:?}");
+    let reported = maps.get("cluster-info").await.unwrap().data.unwrap();
+    assert!(reported["kubeconfig"].contains(address), "{reported:?}");
 
     // The user of the certificate that the chart's Secret holds.
     let file = scratch.path().join("control-plane");
@@ -188,8 +188,11 @@ async fn an_upgrade_writes_over_what_is_older_and_not_over_what_is_newer() {
         merge(&definitions, NAME, patch).await;
     };
     mark("999.0.0").await;
-    let told = prepare().await.unwrap().unwrap();
-    assert!(told.contains(NAME) && told.contains("999.0.0"), "{told}");
+    let reported = prepare().await.unwrap().unwrap();
+    assert!(
+        reported.contains(NAME) && reported.contains("999.0.0"),
+        "{reported}"
+    );
     let version = async || definitions.get(NAME).await.unwrap().annotations()[VERSION].clone();
     assert_eq!(version().await, "999.0.0");
 

@@ -236,11 +236,17 @@ async fn a_promoted_standby_is_obeyed_and_keeps_what_it_does_not_know_and_the_fo
     );
 
     // What was written since the snapshot is kept and reported.
-    let told = |it: &Cluster| {
+    let reported = |it: &Cluster| {
         let condition = it.condition("ObjectsWithoutWork");
         condition.is_some_and(|it| it.status == "True" && it.message.contains("default/after"))
     };
-    let cluster = until(&standby.clusters(), "m1", "it tells of the object", told).await;
+    let cluster = until(
+        &standby.clusters(),
+        "m1",
+        "it tells of the object",
+        reported,
+    )
+    .await;
     let condition = cluster.condition("ObjectsWithoutWork").unwrap();
     assert!(
         !condition.message.contains("default/before"),

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 /// Runs a command of `kubectl muster`, and returns what it prints, whatever its exit code.
 async fn muster(fleet: &HeartbeatFleet, words: &[&str]) -> String {
-    kubectl::told(&fleet.kubeconfig, words).await
+    kubectl::reported(&fleet.kubeconfig, words).await
 }
 
 fn place(fleet: &HeartbeatFleet, cluster: usize, count: usize) -> anyhow::Result<()> {
@@ -61,32 +61,32 @@ async fn a_drain_goes_on_with_the_gate_off_when_its_command_and_the_control_plan
         )
         .await?;
         // The command is gone at once; the order stays, with its rate.
-        let told = muster(fleet, &["drain", "member1", "--rate=3"]).await;
-        has(&told, "Cluster member1 is being drained")?;
+        let reported = muster(fleet, &["drain", "member1", "--rate=3"]).await;
+        has(&reported, "Cluster member1 is being drained")?;
         heartbeats::until(fleet, "it begins", |view| at_least(2, view)).await?;
         fleet.control_plane.kill().await;
         let before = left(&fleet.observer.view);
         anyhow::ensure!(before < 12, "the rate of 3 a second does not hold");
         fleet.control_plane.resume();
         heartbeats::until(fleet, "it goes on", |view| at_least(12, view)).await?;
-        let told = muster(fleet, &["drain", "member1", "--wait", "--timeout=1s"]).await;
-        has(&told, "12 being replaced")?;
+        let reported = muster(fleet, &["drain", "member1", "--wait", "--timeout=1s"]).await;
+        has(&reported, "12 being replaced")?;
         let end = ["undrain", "member1", "--reason=it is done"];
-        let told = muster(fleet, &end).await;
-        has(&told, "nothing moves back by itself")?;
+        let reported = muster(fleet, &end).await;
+        has(&reported, "nothing moves back by itself")?;
         let clusters: Api<Cluster> = Api::all(fleet.client.clone());
-        let is_told = |cluster: Option<&Cluster>| {
-            let told = cluster.and_then(|it| it.condition("LastOrder"));
-            told.is_some_and(|it| it.message.ends_with(": it is done"))
+        let is_reported = |cluster: Option<&Cluster>| {
+            let reported = cluster.and_then(|it| it.condition("LastOrder"));
+            reported.is_some_and(|it| it.message.ends_with(": it is done"))
         };
-        await_condition(clusters, "member1", is_told).await?;
+        await_condition(clusters, "member1", is_reported).await?;
         Ok(())
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_has_nowhere_to_go_is_told_before_and_stays_and_undrain_ends_it() {
+async fn what_has_nowhere_to_go_is_reported_before_and_stays_and_undrain_ends_it() {
     let setting = Setting::named("nowhere", 3)
         .without_failover()
         .flag("--resource-eviction-rate=50");
@@ -94,10 +94,10 @@ async fn what_has_nowhere_to_go_is_told_before_and_stays_and_undrain_ends_it() {
         place(fleet, 1, 2)?;
         let pinned = json!({"placement": {"clusterAffinity": {"clusterNames": ["member1"]}}});
         fleet.place("pinned", "member1", &pinned)?;
-        let told = muster(fleet, &["drain", "member1"]).await;
-        has(&told, "member1: 2 workloads can leave")?;
+        let reported = muster(fleet, &["drain", "member1"]).await;
+        has(&reported, "member1: 2 workloads can leave")?;
         has(
-            &told,
+            &reported,
             "Deployment default/pinned in member1: no other cluster could take it",
         )?;
         heartbeats::until(fleet, "the others leave", |view| at_least(2, view)).await?;
@@ -170,12 +170,12 @@ async fn a_pause_in_the_middle_stops_within_a_second_outlives_a_restart_and_resu
         place(fleet, 1, 40)?;
         muster(fleet, &["drain", "member1"]).await;
         heartbeats::until(fleet, "it begins", |view| at_least(2, view)).await?;
-        let told = muster(fleet, &["pause", "--reason=change freeze"]).await;
-        has(&told, "all movement is paused by")?;
+        let reported = muster(fleet, &["pause", "--reason=change freeze"]).await;
+        has(&reported, "all movement is paused by")?;
         let before = standstill(fleet).await?;
         anyhow::ensure!(before < 40, "all had left");
         // It says so, in the cluster and in the binding of one that waits.
-        heartbeats::told(fleet, "member1", &["MovementPaused"]).await?;
+        heartbeats::reported(fleet, "member1", &["MovementPaused"]).await?;
         let waits = (0..40).map(|n| format!("web-{n}"));
         let waits = waits
             .into_iter()
@@ -183,8 +183,8 @@ async fn a_pause_in_the_middle_stops_within_a_second_outlives_a_restart_and_resu
             .unwrap();
         let why = says(fleet, &waits, "True", "Paused").await?;
         has(&why, "change freeze")?;
-        let told = muster(fleet, &["explain", "rb", &waits, "-n", "default"]).await;
-        has(&told, "Stays where it is: all movement is paused")?;
+        let reported = muster(fleet, &["explain", "rb", &waits, "-n", "default"]).await;
+        has(&reported, "Stays where it is: all movement is paused")?;
         heartbeats::until(fleet, "the condition", |view| {
             let cluster = view.clusters.get(None, "member1");
             let condition = cluster.and_then(|it| it.condition("MovementPaused").cloned());
@@ -220,13 +220,13 @@ async fn a_pause_in_the_middle_stops_within_a_second_outlives_a_restart_and_resu
 /// Checks what the other commands print in the middle of a drain that is paused.
 async fn inspected(fleet: &HeartbeatFleet, waits: &str) -> anyhow::Result<()> {
     let drain = ["drain", "member1", "--wait", "--timeout=1s"];
-    let told = muster(fleet, &drain).await;
-    has(&told, " that were still there, ")?;
-    has(&told, "Nothing moves: all movement is paused by")?;
-    has(&told, "kubectl muster resume ends that")?;
-    let told = muster(fleet, &["drain", "member2", "--dry-run"]).await;
+    let reported = muster(fleet, &drain).await;
+    has(&reported, " that were still there, ")?;
+    has(&reported, "Nothing moves: all movement is paused by")?;
+    has(&reported, "kubectl muster resume ends that")?;
+    let reported = muster(fleet, &["drain", "member2", "--dry-run"]).await;
     has(
-        &told,
+        &reported,
         "Warning: nothing moves now: all movement is paused by",
     )?;
     let clusters = muster(fleet, &["get", "clusters"]).await;
@@ -290,23 +290,23 @@ async fn a_drain_beyond_the_threshold_says_so_and_undrain_of_all_moves_nothing_i
         let (code, _) = outcome(fleet, &["drain", "member1", "member2"]).await?;
         anyhow::ensure!(code == 0, "{code}");
         let drain = ["drain", "member3", "--wait", "--timeout=30s"];
-        let (code, told) = outcome(fleet, &drain).await?;
-        has(&told, "6 until fewer clusters have failed")?;
-        has(&told, "too many clusters have failed")?;
-        anyhow::ensure!(code == 3, "{code}: {told}");
-        let (_, told) = outcome(fleet, &["status"]).await?;
-        has(&told, "6 waiting (until fewer clusters have failed)")?;
+        let (code, reported) = outcome(fleet, &drain).await?;
+        has(&reported, "6 until fewer clusters have failed")?;
+        has(&reported, "too many clusters have failed")?;
+        anyhow::ensure!(code == 3, "{code}: {reported}");
+        let (_, reported) = outcome(fleet, &["status"]).await?;
+        has(&reported, "6 waiting (until fewer clusters have failed)")?;
         has(
-            &told,
+            &reported,
             "3 of 5 clusters count as failed, 3 of them because drained",
         )?;
         let all = ["undrain", "member1", "member2", "member3"];
-        let (_, told) = outcome(fleet, &all).await?;
-        has(&told, "Cluster member3 is not drained any more")?;
+        let (_, reported) = outcome(fleet, &all).await?;
+        has(&reported, "Cluster member3 is not drained any more")?;
         let time = Duration::from_secs(1);
         heartbeats::holds(fleet, "nothing moves", time, |view| exactly(0, view)).await?;
-        let (_, told) = outcome(fleet, &["get", "clusters"]).await?;
-        anyhow::ensure!(!told.contains("Paused"), "{told}");
+        let (_, reported) = outcome(fleet, &["get", "clusters"]).await?;
+        anyhow::ensure!(!reported.contains("Paused"), "{reported}");
         Ok(())
     })
     .await;
@@ -380,8 +380,8 @@ async fn a_drain_is_recorded_with_its_command_and_old_records_are_pruned() {
         let pinned = json!({"placement": {"clusterAffinity": {"clusterNames": ["member1"]}}});
         fleet.place("pinned", "member1", &pinned)?;
         muster(fleet, &["drain", "member1", "--reason=new kernel"]).await;
-        let told = muster(fleet, &["status"]).await;
-        has(&told, "kubernetes-admin   new kernel\n")?;
+        let reported = muster(fleet, &["status"]).await;
+        has(&reported, "kubernetes-admin   new kernel\n")?;
         let record = recorded(fleet, "member1", |it| {
             it.workloads.moved == 3 && it.workloads.stranded == 1
         })
@@ -403,8 +403,8 @@ async fn a_drain_is_recorded_with_its_command_and_old_records_are_pruned() {
         let kept = records(fleet).await?;
         let kept: Vec<&str> = kept.iter().map(|it| &*it.spec.cluster).collect();
         anyhow::ensure!(kept == ["member1", "member3"], "{kept:?}");
-        let told = muster(fleet, &["history", "--cluster", "member1"]).await;
-        has(&told, "Drain")
+        let reported = muster(fleet, &["history", "--cluster", "member1"]).await;
+        has(&reported, "Drain")
     })
     .await;
 }

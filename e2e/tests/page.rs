@@ -40,10 +40,10 @@ async fn with_page(
     let page = muster_kubectl::page(kubectl::line(kubeconfig, &["ui"])).await?;
     let (url, shutdown) = (page.url(), CancellationToken::new());
     let server = tokio::spawn(page.serve(shutdown.clone()));
-    let told = play(&url).await;
+    let reported = play(&url).await;
     shutdown.cancel();
     server.await?;
-    told
+    reported
 }
 
 /// Requests an address, and returns the status, the exit code of the command, and the document.
@@ -202,8 +202,8 @@ async fn browsed(browser: &PathBuf, more: &[&str], url: &str) -> anyhow::Result<
         .kill_on_drop(true);
     let ended = tokio::time::timeout(Duration::from_mins(1), command.output());
     let output = ended.await.context("the browser does not end")??;
-    let told = String::from_utf8_lossy(&output.stderr);
-    anyhow::ensure!(output.status.success(), "{told}");
+    let reported = String::from_utf8_lossy(&output.stderr);
+    anyhow::ensure!(output.status.success(), "{reported}");
     Ok(String::from_utf8(output.stdout)?)
 }
 

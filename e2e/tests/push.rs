@@ -106,7 +106,7 @@ impl Bench {
     }
 
     /// Waits for an event about a Cluster.
-    async fn told(&self, cluster: &str, reason: &str, part: &str) {
+    async fn reported(&self, cluster: &str, reason: &str, part: &str) {
         let about = format!("involvedObject.name={cluster},reason={reason}");
         event(&self.all::<Event>(), &about, part).await;
     }
@@ -163,13 +163,13 @@ async fn a_member_without_an_agent_is_joined_filled_reported_and_left() {
         refused.to_string().contains("workloads are placed"),
         "{refused}"
     );
-    let told = bench
+    let reported = bench
         .muster(&["unjoin", "m1", "--force"], "m1")
         .await
         .unwrap();
     assert!(
-        told.contains("is gone") && told.contains("from the member"),
-        "{told}"
+        reported.contains("is gone") && reported.contains("from the member"),
+        "{reported}"
     );
     gone(&deployments, "web").await;
     let secrets: Api<Secret> = bench.within("karmada-cluster");
@@ -194,17 +194,17 @@ async fn an_account_that_was_left_behind_can_be_removed_later() {
     let _control_plane = bench.control_plane();
     bench.join("m1").await;
     let fleet = bench.administrator().unwrap();
-    let told = kubectl::answer(&fleet, &["unjoin", "m1"]).await.unwrap();
+    let reported = kubectl::answer(&fleet, &["unjoin", "m1"]).await.unwrap();
     assert!(
-        told.contains("repeat this with --member-kubeconfig"),
-        "{told}"
+        reported.contains("repeat this with --member-kubeconfig"),
+        "{reported}"
     );
-    let told = bench.muster(&["unjoin", "m1"], "m1").await.unwrap();
-    assert!(told.contains("from the member"), "{told}");
+    let reported = bench.muster(&["unjoin", "m1"], "m1").await.unwrap();
+    assert!(reported.contains("from the member"), "{reported}");
 }
 
 #[tokio::test]
-async fn credentials_that_cannot_be_used_are_told_and_mended_ones_are_taken() {
+async fn credentials_that_cannot_be_used_are_reported_and_mended_ones_are_taken() {
     let bench = Bench::start(&["m1"]).await;
     let _control_plane = bench.control_plane();
     bench.join("m1").await;
@@ -239,13 +239,13 @@ async fn a_member_that_is_not_recognised_any_more_is_not_ready_from_then_on() {
         .unwrap();
     bench.touch("1").await;
     bench
-        .told("m1", "MemberNotRecognised", "another cluster")
+        .reported("m1", "MemberNotRecognised", "another cluster")
         .await;
     bench.ready("m1", "False").await;
 }
 
 #[tokio::test]
-async fn why_a_member_was_never_reached_is_told() {
+async fn why_a_member_was_never_reached_is_reported() {
     let bench = Bench::start(&["m1"]).await;
     let _control_plane = bench.control_plane();
     let words = [
@@ -255,7 +255,7 @@ async fn why_a_member_was_never_reached_is_told() {
         "https://127.0.0.1:1",
     ];
     bench.muster(&words, "m1").await.unwrap();
-    bench.told("m1", "MemberNotIdentified", "refused").await;
+    bench.reported("m1", "MemberNotIdentified", "refused").await;
     bench.ready("m1", "False").await;
 }
 
@@ -303,7 +303,7 @@ async fn credentials_of_another_cluster_write_nothing_there() {
     let endpoint = json!({ "spec": { "apiEndpoint": second.spec.api_endpoint } });
     merge(&bench.clusters(), "m1", endpoint).await;
     bench
-        .told("m1", "MemberNotRecognised", "another cluster")
+        .reported("m1", "MemberNotRecognised", "another cluster")
         .await;
     bench.ready("m1", "False").await;
     let others: Api<Deployment> = bench.members["m2"].here();

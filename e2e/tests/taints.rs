@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::heartbeats::{self, Setting, holds, is_on, placed, says, told, until};
+use crate::heartbeats::{self, Setting, holds, is_on, placed, reported, says, until};
 use futures::StreamExt;
 use kube::api::{Api, DeleteParams, WatchEvent, WatchParams};
 use muster_e2e::harness::apply::apply;
@@ -121,7 +121,7 @@ async fn prefer_no_execute_moves_what_asks_for_it_whatever_it_tolerates_and_noth
             let message = says(fleet, workload, status, reason).await?;
             let taint = "example.com/failed:PreferNoExecute";
             assert!(message.contains(taint), "{workload}: {message}");
-            told(fleet, workload, &[reason]).await?;
+            reported(fleet, workload, &[reason]).await?;
         }
         for workload in ["asks", "tolerant"] {
             let on = placed(&fleet.observer.view, workload);

@@ -303,11 +303,11 @@ mod tests {
 
     #[test]
     fn a_thread_can_have_a_calendar_of_its_own() {
-        let told = std::thread::spawn(|| {
+        let reported = std::thread::spawn(|| {
             set_calendar_of_thread(|| at(1_000));
             (calendar(), uptime())
         });
-        assert_eq!(told.join().unwrap(), (at(1_000), None));
+        assert_eq!(reported.join().unwrap(), (at(1_000), None));
         assert!(calendar() > at(1_000) && uptime() > Some(Duration::ZERO));
     }
 

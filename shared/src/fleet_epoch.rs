@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_namespace_without_an_epoch_has_the_first_one_and_what_is_no_number_is_told() {
+    fn a_namespace_without_an_epoch_has_the_first_one_and_what_is_no_number_is_reported() {
         for (annotations, expected) in [
             (json!({}), Ok(0)),
             (json!({FLEET_EPOCH: "3"}), Ok(3)),

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_and_ends_the_message() {
+    fn what_is_wrong_is_reported_and_ends_the_message() {
         for (bytes, expected) in [
             (&[0x0a, 5, 1][..], Malformed::Truncated),
             (&[0x08, 0x80], Malformed::Truncated),
@@ -199,9 +199,9 @@ mod tests {
                 Malformed::Number,
             ),
         ] {
-            let mut told = fields(bytes);
-            assert_eq!(told.next(), Some(Err(expected)), "{bytes:?}");
-            assert_eq!(told.next(), None, "{bytes:?}");
+            let mut reported = fields(bytes);
+            assert_eq!(reported.next(), Some(Err(expected)), "{bytes:?}");
+            assert_eq!(reported.next(), None, "{bytes:?}");
         }
         assert_eq!(message(b"{}"), Err(Malformed::Prefix));
         assert_eq!(Content::Bytes(&[0xff]).text(1), Err(Malformed::Text));

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 pub struct Reminder {
     patience: Duration,
     since: Option<Instant>,
-    told: Option<Instant>,
+    reported: Option<Instant>,
 }
 
 impl Reminder {
@@ -22,7 +22,7 @@ impl Reminder {
         Self {
             patience,
             since: None,
-            told: None,
+            reported: None,
         }
     }
 
@@ -40,12 +40,12 @@ impl Reminder {
     pub fn trouble(&mut self, now: Instant) -> Option<Duration> {
         let since = *self.since.get_or_insert(now);
         let lasted = now.duration_since(since);
-        let due = match self.told {
+        let due = match self.reported {
             None => lasted >= self.patience,
-            Some(told) => now.duration_since(told) >= Self::PERIOD,
+            Some(reported) => now.duration_since(reported) >= Self::PERIOD,
         };
         due.then(|| {
-            self.told = Some(now);
+            self.reported = Some(now);
             lasted
         })
     }
@@ -53,16 +53,16 @@ impl Reminder {
     /// Notes that the problem is over. Returns its duration if it was reported.
     pub fn over(&mut self, now: Instant) -> Option<Duration> {
         let since = self.since.take();
-        let told = self.told.take();
-        told.and(since).map(|since| now.duration_since(since))
+        let reported = self.reported.take();
+        reported.and(since).map(|since| now.duration_since(since))
     }
 
     /// Returns when the problem is to be reported next, if it goes on.
     pub fn next(&self) -> Option<Instant> {
         let since = self.since?;
         Some(
-            self.told
-                .map_or(since + self.patience, |told| told + Self::PERIOD),
+            self.reported
+                .map_or(since + self.patience, |reported| reported + Self::PERIOD),
         )
     }
 }
@@ -72,10 +72,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_trouble_is_told_after_its_patience_and_then_once_a_minute() {
+    fn a_trouble_is_reported_after_its_patience_and_then_once_a_minute() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
-        let told = |reminder: &mut Reminder, seconds: &[u64]| -> Vec<u64> {
+        let reported = |reminder: &mut Reminder, seconds: &[u64]| -> Vec<u64> {
             let seconds = seconds.iter().copied();
             seconds
                 .filter(|it| reminder.trouble(at(*it)).is_some())
@@ -83,14 +83,18 @@ mod tests {
         };
         let mut patient = Reminder::after(Duration::from_secs(5));
         assert_eq!(
-            told(&mut patient, &[0, 1, 4, 6, 7, 65, 66, 67, 130]),
+            reported(&mut patient, &[0, 1, 4, 6, 7, 65, 66, 67, 130]),
             [6, 66, 130]
         );
         assert_eq!(patient.over(at(140)), Some(Duration::from_secs(140)));
-        assert_eq!(told(&mut patient, &[150, 151]), [0; 0], "another trouble");
+        assert_eq!(
+            reported(&mut patient, &[150, 151]),
+            [0; 0],
+            "another trouble"
+        );
         assert_eq!(patient.next(), Some(at(155)));
-        assert_eq!(patient.over(at(152)), None, "it was never told");
+        assert_eq!(patient.over(at(152)), None, "it was never reported");
         assert_eq!(patient.next(), None);
-        assert_eq!(told(&mut Reminder::at_once(), &[0, 1, 2, 60]), [0, 60]);
+        assert_eq!(reported(&mut Reminder::at_once(), &[0, 1, 2, 60]), [0, 60]);
     }
 }

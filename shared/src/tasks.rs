@@ -264,7 +264,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_runs_on_its_own_thread_goes_on_while_ours_is_blocked() {
-        let (sender, told) = std::sync::mpsc::channel();
+        let (sender, reported) = std::sync::mpsc::channel();
         let thread = on_own_thread("beat", move || async move {
             for beat in 0..3 {
                 tokio::time::sleep(Duration::from_millis(1)).await; // the beat itself
@@ -273,7 +273,7 @@ mod tests {
         })
         .unwrap();
         // Blocks the only thread of this runtime until all beats were made.
-        let beats: Vec<i32> = told.iter().collect();
+        let beats: Vec<i32> = reported.iter().collect();
         assert_eq!(beats, [0, 1, 2]);
         thread.await;
     }

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_renewed_is_told_by_name() {
+    fn what_cannot_be_renewed_is_reported_by_name() {
         for (text, context, words) in [
             (text("{token: t}"), None, "\"us\""),
             (text("{client-certificate-data: eA==}"), None, "\"us\""),

@@ -113,7 +113,7 @@ impl Choice {
         let servers = Servers {
             cluster: setup.cluster.clone(),
             fleet: Arc::clone(&setup.fleet),
-            told: BTreeMap::new(),
+            reported: BTreeMap::new(),
         };
         Self {
             servers,

@@ -26,7 +26,7 @@ pub(super) struct Servers {
     /// The connection to the fleet API, whose credentials are shown.
     pub(super) fleet: Arc<Gateway>,
     /// Times at which older stores were informed of an epoch, by address.
-    pub(super) told: BTreeMap<String, (u64, Instant)>,
+    pub(super) reported: BTreeMap<String, (u64, Instant)>,
 }
 
 impl Servers {
@@ -59,8 +59,8 @@ impl Servers {
             return;
         };
         let address = candidate.server.address().to_owned();
-        let told = self.told.get(&address);
-        if told.is_some_and(|(epoch, at)| epoch == seen && at.elapsed() < REPORT_AGAIN) {
+        let reported = self.reported.get(&address);
+        if reported.is_some_and(|(epoch, at)| epoch == seen && at.elapsed() < REPORT_AGAIN) {
             return;
         }
         let Ok(client) = client(&self.fleet, candidate) else {
@@ -76,7 +76,7 @@ impl Servers {
                     seen,
                     "an older store of the fleet answers; the newest epoch was written to it for its control plane"
                 );
-                self.told.insert(address, (*seen, Instant::now()));
+                self.reported.insert(address, (*seen, Instant::now()));
             }
             Err(error) => {
                 tracing::debug!(%error, server = address, "the newest epoch could not be written to the older store");

@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_change_is_told_when_it_has_lasted() {
+    async fn a_change_is_reported_when_it_has_lasted() {
         let thresholds = Thresholds {
             success: Duration::from_secs(30),
             failure: Duration::from_secs(10),
@@ -286,7 +286,7 @@ mod tests {
         );
         let mut steady = Steady::default();
         let mut stored = Vec::new();
-        for (second, observed, told) in [
+        for (second, observed, said) in [
             (0, &well, true),
             (10, &ill, false),
             (15, &ill, false),
@@ -298,8 +298,8 @@ mod tests {
         ] {
             let at = start + Duration::from_secs(second);
             let reported = steady.judge(&stored, vec![observed.clone()], thresholds, at);
-            assert_eq!(!reported.is_empty(), told, "{second}");
-            if told {
+            assert_eq!(!reported.is_empty(), said, "{second}");
+            if said {
                 stored = reported;
             }
         }
@@ -411,8 +411,8 @@ mod tests {
             error.starts_with("nothing.invalid:443 was not resolved"),
             "{error}"
         );
-        let told = egress_ready(&Err(error.clone()), NOW);
-        assert_eq!((told.status.as_str(), told.message), ("False", error));
+        let said = egress_ready(&Err(error.clone()), NOW);
+        assert_eq!((said.status.as_str(), said.message), ("False", error));
         assert_eq!(egress_ready(&Ok(()), NOW).status, "True");
     }
 }

@@ -72,8 +72,8 @@ mod tests {
     };
 
     fn status(recent: &Recent) -> Option<String> {
-        let told = recent.condition(LIMITS, Timestamp::UNIX_EPOCH);
-        told.map(|it| it.status)
+        let reported = recent.condition(LIMITS, Timestamp::UNIX_EPOCH);
+        reported.map(|it| it.status)
     }
 
     #[test]

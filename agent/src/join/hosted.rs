@@ -93,9 +93,9 @@ impl Recognition {
         advance(&self.join_state, JoinState::Registered);
         let follows = async {
             self.clusters.synced().await;
-            let (mut told, mut fleet) = (String::new(), None);
+            let (mut reported, mut fleet) = (String::new(), None);
             loop {
-                let Some(pause) = self.check(&mut told, &mut fleet).await else {
+                let Some(pause) = self.check(&mut reported, &mut fleet).await else {
                     // The probe and the watches of a member go on until they are started anew.
                     shutdown.cancel();
                     break;
@@ -111,7 +111,7 @@ impl Recognition {
 
     /// Checks once; returns the pause before the next check. Returns `None` if the member was
     /// recognised before and is not any more: its tasks have to be started anew.
-    async fn check(&self, told: &mut String, fleet: &mut Option<String>) -> Option<Duration> {
+    async fn check(&self, reported: &mut String, fleet: &mut Option<String>) -> Option<Duration> {
         let Some(cluster) = self.clusters.get(None, &self.cluster) else {
             return Some(SOON);
         };
@@ -128,7 +128,7 @@ impl Recognition {
                 // The probe reports a member that was recognised once.
                 if *self.join_state.borrow() < JoinState::Member {
                     let note = format!("The member cannot be identified: {problem}");
-                    self.report(&cluster, told, "MemberNotIdentified", note);
+                    self.report(&cluster, reported, "MemberNotIdentified", note);
                 }
                 return Some(SOON);
             }
@@ -139,13 +139,13 @@ impl Recognition {
         match compare(&cluster, &id, fleet.as_deref(), self.same_server) {
             Relation::Same => {
                 advance(&self.join_state, JoinState::Member);
-                told.clear();
+                reported.clear();
                 Some(AGAIN)
             }
             Relation::New => {
                 if let Some(problem) = self.adopt(&cluster, &id).await {
                     let note = format!("Nothing is applied to the member: {problem}");
-                    self.report(&cluster, told, "MemberNotRecognised", note);
+                    self.report(&cluster, reported, "MemberNotRecognised", note);
                 }
                 Some(SOON)
             }
@@ -154,17 +154,17 @@ impl Recognition {
                 step_back(&self.join_state);
                 let note = format!("Nothing is applied to the member: {problem}");
                 self.publish(Observation::Unreachable { cause: problem });
-                self.report(&cluster, told, "MemberNotRecognised", note);
+                self.report(&cluster, reported, "MemberNotRecognised", note);
                 (!was_member).then_some(SOON)
             }
         }
     }
 
     /// Publishes an event about the Cluster, and a log line, unless it was reported last.
-    fn report(&self, cluster: &Cluster, told: &mut String, reason: &str, note: String) {
-        if *told != note {
+    fn report(&self, cluster: &Cluster, reported: &mut String, reason: &str, note: String) {
+        if *reported != note {
             tracing::warn!(cluster = self.cluster, reason, "{note}");
-            told.clone_from(&note);
+            reported.clone_from(&note);
             self.events.warn(cluster, reason, note);
         }
     }

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_is_recognised_by_its_id_unless_it_is_told_that_it_is_the_wrong_one() {
+    fn a_member_is_recognised_by_its_id_unless_it_is_reported_that_it_is_the_wrong_one() {
         let cluster_of = |mode: &str, id: Option<&str>, unique: Option<&str>| {
             let conditions: Vec<Value> = unique
                 .map(|status| json!({"type": "UniqueIdentity", "status": status, "reason": "x", "message": "y", "lastTransitionTime": "2026-01-01T00:00:00Z"}))

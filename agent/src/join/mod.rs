@@ -163,7 +163,7 @@ async fn keep_trying(
         events,
     } = receivers;
     let (mut pause, longest) = PAUSES;
-    let mut told = String::new();
+    let mut reported = String::new();
     loop {
         let recognised = || advance(join_state, JoinState::Member);
         let error = match registration.register(recognised).await {
@@ -179,10 +179,10 @@ async fn keep_trying(
         tracing::debug!(error = words, retry_in = ?pause, "could not register");
         // The event is written once per message, because a fleet at rest writes nothing.
         let cluster = clusters.get(None, &registration.settings.cluster_name);
-        if let Some(cluster) = cluster.filter(|_| told != words) {
+        if let Some(cluster) = cluster.filter(|_| reported != words) {
             let note = format!("Cannot register as the agent's flags say: {words}");
             events.warn(&*cluster, "RegistrationRefused", note);
-            told = words;
+            reported = words;
         }
         if error.is_doubt() {
             step_back(join_state);

@@ -119,13 +119,13 @@ pub fn objects_without_work(
     stored: &[Condition],
     now: Timestamp,
 ) -> Option<Condition> {
-    let (number, message) = orphans.told();
+    let (number, message) = orphans.reported();
     let (status, reason) = match number {
         0 => (FALSE, "NoneFound"),
         _ => (TRUE, "StoreIsOlder"),
     };
-    let was_told = stored.iter().any(|it| it.type_ == OBJECTS_WITHOUT_WORK);
-    (number > 0 || was_told)
+    let was_reported = stored.iter().any(|it| it.type_ == OBJECTS_WITHOUT_WORK);
+    (number > 0 || was_reported)
         .then(|| conditions::new(OBJECTS_WITHOUT_WORK, status, reason, &message, now))
 }
 
@@ -176,41 +176,41 @@ mod tests {
             T1,
         );
         let stored = [up_to_date(&[], T0)];
-        for (stored, is_asked, is_told) in [
+        for (stored, is_asked, is_reported) in [
             (&stored[..], false, false),
             (&stored[..], true, true),
             (&[], false, true),
         ] {
-            let told = unless_awaited(failed.clone(), stored, is_asked);
-            assert_eq!(told.is_some(), is_told, "{stored:?} {is_asked}");
+            let reported = unless_awaited(failed.clone(), stored, is_asked);
+            assert_eq!(reported.is_some(), is_reported, "{stored:?} {is_asked}");
         }
     }
 
     #[test]
     fn an_agent_that_may_apply_nothing_says_so_once_it_has_had_time_to_find_out() {
         let why = || Err("the record cannot be written".to_owned());
-        for (obeyed, now, is_told) in [
+        for (obeyed, now, is_reported) in [
             (why(), T0, false),
             (why(), T1, true),
             (Ok(1), T1, false),
             (Ok(0), T1, false),
         ] {
-            let told = unobeyed(&obeyed, T0, now);
-            assert_eq!(told.is_some(), is_told, "{obeyed:?} {now}");
+            let reported = unobeyed(&obeyed, T0, now);
+            assert_eq!(reported.is_some(), is_reported, "{obeyed:?} {now}");
         }
-        let told = works_up_to_date(unobeyed(&why(), T0, T1), T1);
+        let reported = works_up_to_date(unobeyed(&why(), T0, T1), T1);
         let expected = "no Work of the member is read and applied since 2027-01-15T08:00:00Z: the record cannot be written";
-        assert_eq!(told.message, expected);
+        assert_eq!(reported.message, expected);
     }
 
     #[test]
     fn an_agent_without_rights_says_that_its_member_has_to_be_registered_again() {
         let why = || "works is forbidden".to_owned();
-        let told = unread(why(), true, "m1");
-        assert!(told.starts_with(&why()), "{told}");
+        let reported = unread(why(), true, "m1");
+        assert!(reported.starts_with(&why()), "{reported}");
         assert!(
-            told.contains("kubectl muster token create --cluster-name m1"),
-            "{told}"
+            reported.contains("kubectl muster token create --cluster-name m1"),
+            "{reported}"
         );
         assert_eq!(unread(why(), false, "m1"), why());
         let lost = works_up_to_date(Some((T0, why())), T1);

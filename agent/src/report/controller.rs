@@ -328,8 +328,8 @@ impl Reporter {
         let stored = cluster.conditions();
         let is_counted = |census: &Census| !census.is_awaited(self.frequency);
         let is_asked = collected.is_asked && self.census.as_ref().is_none_or(is_counted);
-        let told = conditions::unless_awaited(up_to_date, stored, is_asked);
-        findings.conditions.extend(told);
+        let reported = conditions::unless_awaited(up_to_date, stored, is_asked);
+        findings.conditions.extend(reported);
         if let Some(works) = &self.works {
             let lost = works.lost_since(conditions::WORKS_GRACE.unsigned_abs());
             let why = || {
@@ -350,8 +350,8 @@ impl Reporter {
                 .push(conditions::works_up_to_date(lost, now));
         }
         if let Some(orphans) = &*self.orphans.borrow() {
-            let told = conditions::objects_without_work(orphans, stored, now);
-            findings.conditions.extend(told);
+            let reported = conditions::objects_without_work(orphans, stored, now);
+            findings.conditions.extend(reported);
         }
         let (reports, retired) = peers::conditions(cluster, &self.peers.borrow(), now);
         findings.conditions.extend(reports);
@@ -360,8 +360,8 @@ impl Reporter {
         findings.retired.extend(deeper.retired(stored));
         let observed = deeper.observe(nodes, &health.recent, !unreachable, now);
         let steady = &mut memories.steady;
-        let told = steady.judge(stored, observed, self.thresholds, Instant::now());
-        findings.conditions.extend(told);
+        let reported = steady.judge(stored, observed, self.thresholds, Instant::now());
+        findings.conditions.extend(reported);
         findings
     }
 

@@ -123,10 +123,10 @@ fn limits_and_addresses_of_health_checks_are_refused_by_name() {
         let flag = format!("--{name}={value}");
         let loaded = load(&["--cluster-name=a", &flag]);
         assert_eq!(loaded.is_ok(), is_valid, "{flag}");
-        let told = loaded
+        let reported = loaded
             .err()
             .map_or_else(|| name.to_owned(), |it| it.to_string());
-        assert!(told.contains(name), "{flag}: {told}");
+        assert!(reported.contains(name), "{flag}: {reported}");
     }
 }
 

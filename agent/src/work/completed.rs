@@ -180,10 +180,10 @@ mod tests {
             let mut object = manifest.clone();
             object["metadata"]["deletionTimestamp"] = json!(deleted_at);
             object["status"] = json!({"conditions": [condition(kind, status)]});
-            let mut told = json!({"failed": 1});
-            note(&mut told, &object, &manifest);
+            let mut said = json!({"failed": 1});
+            note(&mut said, &object, &manifest);
             assert_eq!(
-                says(&told, &manifest),
+                says(&said, &manifest),
                 expected,
                 "{kind} {status} {deleted_at:?}"
             );

@@ -47,7 +47,7 @@ pub struct Orphans {
 
 impl Orphans {
     /// Returns the number of objects, and a sentence about them and what to do.
-    pub fn told(&self) -> (usize, String) {
+    pub fn reported(&self) -> (usize, String) {
         let number = self.objects.len();
         let named: Vec<&str> = self
             .objects
@@ -280,10 +280,10 @@ mod tests {
             epoch: 2,
             ..Orphans::default()
         };
-        let (number, words) = orphans.told();
+        let (number, words) = orphans.reported();
         assert!(number == 0 && words.contains("epoch 2"), "{words}");
         orphans.objects = (10..22).map(|n| format!("ConfigMap shop/c{n}")).collect();
-        let (number, words) = orphans.told();
+        let (number, words) = orphans.reported();
         assert_eq!(number, 12);
         let has = |text: &str| words.contains(text);
         assert!(
@@ -292,7 +292,7 @@ mod tests {
         );
         assert!(!has("shop/c20"), "{words}");
         orphans.objects = std::iter::once("ConfigMap shop/c10".to_owned()).collect();
-        let (_, words) = orphans.told();
+        let (_, words) = orphans.reported();
         assert!(words.starts_with("1 object here was made"), "{words}");
     }
 

@@ -84,7 +84,7 @@ mod tests {
     fn a_reason_that_is_too_long_is_refused_and_not_cut() {
         assert_eq!(reason("an upgrade").as_deref(), Ok("an upgrade"));
         assert!(reason(&"ü".repeat(LONGEST)).is_ok());
-        let told = reason(&"ü".repeat(LONGEST + 1)).unwrap_err();
-        assert_eq!(told, "it has 201 letters: at most 200 are kept");
+        let reported = reason(&"ü".repeat(LONGEST + 1)).unwrap_err();
+        assert_eq!(reported, "it has 201 letters: at most 200 are kept");
     }
 }

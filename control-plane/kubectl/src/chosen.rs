@@ -220,8 +220,8 @@ mod tests {
             (&["m1"], Some("region=eu"), "not m1 and -l region=eu"),
             (&["clusters"], None, "names are missing"),
         ] {
-            let told = of(words, selector).await.unwrap_err().to_string();
-            assert!(told.contains(part), "{told}");
+            let reported = of(words, selector).await.unwrap_err().to_string();
+            assert!(reported.contains(part), "{reported}");
         }
         assert_eq!(
             chosen(&["clusters"], None)

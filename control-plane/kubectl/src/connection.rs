@@ -148,8 +148,9 @@ impl Connection {
     /// Prepares a client.
     pub fn client(&self, config: &Config) -> anyhow::Result<Client> {
         let client = client::connect(config, Profile::Write)?;
-        let is_told = self.verbosity.is_some_and(|level| level >= REQUESTS);
-        let patient = tower::service_fn(move |request| patient(client.clone(), request, is_told));
+        let is_reported = self.verbosity.is_some_and(|level| level >= REQUESTS);
+        let patient =
+            tower::service_fn(move |request| patient(client.clone(), request, is_reported));
         Ok(Client::new(patient, config.default_namespace.clone()))
     }
 }
@@ -160,14 +161,14 @@ impl Connection {
 async fn patient(
     client: Client,
     mut request: Request<Body>,
-    is_told: bool,
+    is_reported: bool,
 ) -> Result<Response<Body>, kube::Error> {
     for _ in 1..ATTEMPTS {
         let Some(again) = copy(&request) else {
             break;
         };
         let is_safe = request.method().is_safe();
-        let answer = send(&client, request, is_told).await;
+        let answer = send(&client, request, is_reported).await;
         let refused = answer.as_ref().ok();
         let refused = refused.filter(|it| is_safe || it.status() == StatusCode::TOO_MANY_REQUESTS);
         let Some(pause) = refused.and_then(client::retry_after) else {
@@ -176,7 +177,7 @@ async fn patient(
         tokio::time::sleep(pause.min(LONGEST_PAUSE)).await;
         request = again;
     }
-    send(&client, request, is_told).await
+    send(&client, request, is_reported).await
 }
 
 /// Returns a request like another one; `None` where its body is sent while it is made.
@@ -192,9 +193,9 @@ fn copy(request: &Request<Body>) -> Option<Request<Body>> {
 async fn send(
     client: &Client,
     request: Request<Body>,
-    is_told: bool,
+    is_reported: bool,
 ) -> Result<Response<Body>, kube::Error> {
-    let what = is_told.then(|| format!("{} {}", request.method(), request.uri()));
+    let what = is_reported.then(|| format!("{} {}", request.method(), request.uri()));
     let begun = Instant::now();
     let answer = client.send(request).await;
     if let Some(what) = what {
@@ -244,8 +245,8 @@ mod tests {
         assert!(config.auth_info.token.is_some());
         assert_eq!(config.auth_info.client_certificate, None);
         assert_eq!(config.read_timeout, Some(NO_LIMIT));
-        let told = of("status --as-group dev").change(known()).unwrap_err();
-        assert!(told.to_string().contains("--as"), "{told}");
+        let reported = of("status --as-group dev").change(known()).unwrap_err();
+        assert!(reported.to_string().contains("--as"), "{reported}");
         of("status -s :").change(known()).unwrap_err();
     }
 

@@ -246,7 +246,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_a_workload_lacks_already_is_not_laid_to_the_plan_and_what_is_not_known_is_told() {
+    fn what_a_workload_lacks_already_is_not_laid_to_the_plan_and_what_is_not_known_is_reported() {
         let web = binding(("apps/v1", "Deployment"), "web", &["m1"]);
         let settings = binding(("v1", "ConfigMap"), "settings", &["m2"]);
         let needs: Needs = Ok(HashMap::from([(

@@ -158,12 +158,12 @@ async fn works(client: &Client, binding: &AnyBinding) -> kube::Result<Vec<Object
 /// Returns the sentences about where old copies of a workload may still run.
 fn old_copies(works: &[ObjectMeta], binding: &AnyBinding, snapshot: &Snapshot) -> Vec<String> {
     let clusters = old_copies::of_one(works, &BindingKey::of(binding), &binding.spec);
-    let told = clusters.into_iter().map(|name| {
+    let reported = clusters.into_iter().map(|name| {
         let cluster = snapshot.get(name).map(ClusterInfo::cluster);
         let state = old_copies::state_of(cluster).unwrap_or("being removed");
         format!("not confirmed gone in {name} ({state}), where it may still run")
     });
-    told.collect()
+    reported.collect()
 }
 
 /// Explanation of one binding: its clusters, and those that the scheduler would choose.

@@ -199,10 +199,10 @@ where
 /// listened for Ctrl-C, it gets that as an event and does not end by itself.
 fn interruption() -> Arc<Notify> {
     let interrupted = Arc::new(Notify::new());
-    let told = Arc::clone(&interrupted);
+    let reported = Arc::clone(&interrupted);
     muster_shared::clock::spawn(async move {
         while tokio::signal::ctrl_c().await.is_ok() {
-            told.notify_one();
+            reported.notify_one();
         }
     });
     interrupted

@@ -54,12 +54,12 @@ pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Resu
             let all = list::all(api).await.map_err(anyhow::Error::msg)?;
             bail!("{}", unknown(name, all));
         };
-        let told = Shown::of(&found);
+        let reported = Shown::of(&found);
         return Ok(match options.output {
-            Format::Json => format!("{}\n", serde_json::to_string_pretty(&told)?),
-            Format::Yaml => serde_saphyr::to_string(&told)?,
-            Format::Name => format!("{}\n", told.name()),
-            Format::Table | Format::Wide => story(&told),
+            Format::Json => format!("{}\n", serde_json::to_string_pretty(&reported)?),
+            Format::Yaml => serde_saphyr::to_string(&reported)?,
+            Format::Name => format!("{}\n", reported.name()),
+            Format::Table | Format::Wide => story(&reported),
         });
     }
     let mut all = list::all(api).await.map_err(anyhow::Error::msg)?;
@@ -81,8 +81,8 @@ pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Resu
         let of = of.map_or_else(String::new, |it| format!(" of {it}"));
         return Ok(format!("No failover{of} is recorded.\n"));
     }
-    let told: Vec<Shown<'_>> = all.iter().map(Shown::of).collect();
-    print(&told, options.output, None, |_| table(&all))
+    let reported: Vec<Shown<'_>> = all.iter().map(Shown::of).collect();
+    print(&reported, options.output, None, |_| table(&all))
 }
 
 /// A failover and its steps in their order.
@@ -203,8 +203,8 @@ fn moment(time: Option<&Time>) -> String {
     time.map_or_else(|| "-".to_owned(), |it| format!("{:.0}", it.0))
 }
 
-fn story(told: &Shown<'_>) -> String {
-    let failover = told.failover;
+fn story(reported: &Shown<'_>) -> String {
+    let failover = reported.failover;
     let status = failover.status.clone().unwrap_or_default();
     let (cause, counts) = (&status.cause, status.workloads);
     let mut text = format!(
@@ -239,7 +239,7 @@ fn story(told: &Shown<'_>) -> String {
             "From the cause to healthy: median {median}, 95% within {p95}"
         );
     }
-    let _ = write!(text, "\n{}", timeline(told, &status));
+    let _ = write!(text, "\n{}", timeline(reported, &status));
     if !status.targets.is_empty() {
         let mut table = Table::new(["THEN PLACED ON", "WORKLOADS"]);
         for it in &status.targets {
@@ -319,10 +319,10 @@ fn steps(status: &FailoverStatus) -> Vec<Step> {
     steps
 }
 
-fn timeline(told: &Shown<'_>, status: &FailoverStatus) -> String {
-    let start = told.failover.spec.start_time.as_ref().map(|it| it.0);
+fn timeline(reported: &Shown<'_>, status: &FailoverStatus) -> String {
+    let start = reported.failover.spec.start_time.as_ref().map(|it| it.0);
     let mut table = Table::new(["TIME", "AFTER", "STEP"]);
-    for Step { time, words } in &told.steps {
+    for Step { time, words } in &reported.steps {
         let after = time.duration_since(start.unwrap_or(*time)).as_secs();
         let after = u64::try_from(after).map_or_else(|_| "-".to_owned(), passed);
         table.row([format!("{time:.0}"), after, (*words).to_owned()]);
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn one_failover_is_told_with_its_steps_in_their_order() {
+    fn one_failover_is_reported_with_its_steps_in_their_order() {
         let failover = failover();
         let text = story(&Shown::of(&failover));
         let document = json!(Shown::of(&failover));
@@ -504,8 +504,8 @@ mod tests {
             let crate::Question::History(options) = line.question else {
                 panic!("not what was asked");
             };
-            let told = carry_out(client, &options).await.unwrap();
-            assert_eq!(told, expected, "{words}");
+            let reported = carry_out(client, &options).await.unwrap();
+            assert_eq!(reported, expected, "{words}");
         }
     }
 
@@ -521,8 +521,8 @@ mod tests {
             ),
             ("nosuch", vec![failover()], ": there are m1-20260101-000000"),
         ] {
-            let told = unknown(name, all);
-            assert!(told.contains(expected), "{told}");
+            let reported = unknown(name, all);
+            assert!(reported.contains(expected), "{reported}");
         }
     }
 }

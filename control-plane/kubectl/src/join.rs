@@ -259,29 +259,29 @@ pub(super) async fn leave(fleet: Client, leaving: &Leaving) -> anyhow::Result<St
     };
     let clusters: Api<Cluster> = Api::all(fleet.clone());
     let found = call("look for the Cluster", client::get_opt(&clusters, name)).await?;
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     if let Some(cluster) = &found {
         ensure!(
             cluster.spec.sync_mode == ClusterSyncMode::Push,
             "Cluster {name:?} registered itself (syncMode Pull): use `kubectl muster unregister {name}`"
         );
         remove_cluster(&fleet, &clusters, cluster, &leaving.options).await?;
-        told.push(format!("Cluster {name:?} is gone.\n"));
+        reported.push(format!("Cluster {name:?} is gone.\n"));
     }
     let secrets: Api<Secret> = Api::namespaced(fleet, CLUSTER_NAMESPACE);
     let mut found = found.is_some();
     if delete(DELETE, secrets.delete(name, &DeleteParams::default())).await? {
         found = true;
-        told.push("Removed the member's token from the fleet API.\n".to_owned());
+        reported.push("Removed the member's token from the fleet API.\n".to_owned());
     }
     if let Some(member) = member {
         if take_rights_back(&member, &leaving.member_namespace, name).await? {
             found = true;
             let line = "Removed the account of the control plane and its roles from the member.\n";
-            told.push(line.to_owned());
+            reported.push(line.to_owned());
         }
     } else {
-        told.push(format!(
+        reported.push(format!(
             "In the member, the account {0}/{1} and its roles {0}-{1} and {1}-token remain: repeat this with --member-kubeconfig.\n",
             leaving.member_namespace,
             account(name)
@@ -291,7 +291,7 @@ pub(super) async fn leave(fleet: Client, leaving: &Leaving) -> anyhow::Result<St
         found,
         "there is no Cluster {name:?}, and nothing is left of one: `kubectl get clusters` lists them"
     );
-    Ok(told.concat())
+    Ok(reported.concat())
 }
 
 /// Removes everything that `join` made in the member, the namespace excepted; returns whether there

@@ -184,7 +184,7 @@ fn mended(mut error: Error) -> Error {
 mod tests {
     use super::*;
 
-    fn told(words: &str) -> String {
+    fn reported(words: &str) -> String {
         let words = format!("kubectl-muster {words}");
         parse(words.split(' ')).unwrap_err().to_string()
     }
@@ -297,11 +297,11 @@ mod tests {
 
     #[test]
     fn a_wrong_word_is_answered_with_the_nearest_and_no_wrong_advice() {
-        let misspelt = told("stauts");
+        let misspelt = reported("stauts");
         assert!(misspelt.contains("'status'"), "{misspelt}");
         assert!(!misspelt.contains("'taint'"), "{misspelt}");
         for words in ["simulate -x", "status --nonsense"] {
-            let text = told(words);
+            let text = reported(words);
             assert!(text.contains("unexpected argument"), "{text}");
             assert!(!text.contains("as a value"), "{text}");
         }

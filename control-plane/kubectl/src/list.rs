@@ -43,8 +43,8 @@ pub(super) async fn bindings_of(
 
 /// Returns the objects that can be read, and warns people of the others.
 fn warn_unreadable<K>((found, unreadable): (Vec<K>, Vec<String>)) -> Vec<K> {
-    for told in unreadable {
-        warn(&told);
+    for reported in unreadable {
+        warn(&reported);
     }
     found
 }

@@ -231,7 +231,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn old_copies_are_told_with_their_cluster_and_why_they_are_not_confirmed_gone() {
+    fn old_copies_are_reported_with_their_cluster_and_why_they_are_not_confirmed_gone() {
         let moved = json!({"clusters": [{"name": "m5"}]});
         let works = [
             work("web", "m1"),

@@ -72,7 +72,7 @@ mod tests {
     use crate::fixtures;
 
     #[test]
-    fn a_fleet_of_which_too_much_has_failed_is_told_to_move_nothing() {
+    fn a_fleet_of_which_too_much_has_failed_is_reported_to_move_nothing() {
         let cluster = |number: usize, drained: usize| -> Cluster {
             let mut cluster = fixtures::cluster(&format!("m{number}"), "1");
             if number < drained {
@@ -83,10 +83,11 @@ mod tests {
         };
         for (drained, expected) in [(2, None), (3, Some("3 of 4 clusters count as failed"))] {
             let fleet = [0, 1, 2, 3].map(|number| cluster(number, drained));
-            let told = Pace::of(&fleet, &Rates::default()).stopped("count");
-            assert_eq!(told.is_some(), expected.is_some(), "{told:?}");
+            let reported = Pace::of(&fleet, &Rates::default()).stopped("count");
+            assert_eq!(reported.is_some(), expected.is_some(), "{reported:?}");
             assert!(
-                told.unwrap_or_default()
+                reported
+                    .unwrap_or_default()
                     .starts_with(expected.unwrap_or_default())
             );
         }

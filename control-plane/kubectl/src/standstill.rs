@@ -74,11 +74,11 @@ impl MovementState {
         changed: &Arc<Notify>,
         stop: &CancellationToken,
     ) -> watch::Receiver<Self> {
-        let (told, seen) = watch::channel(Self::default());
+        let (reported, seen) = watch::channel(Self::default());
         let (changed, stop) = (Arc::clone(changed), stop.clone());
         let check = async move {
             loop {
-                told.send_replace(Self::read(&client).await);
+                reported.send_replace(Self::read(&client).await);
                 changed.notify_one();
                 sleep(PAUSE).await;
             }

@@ -317,14 +317,14 @@ mod tests {
             binding("Service", "web"),
             binding("ConfigMap", "settings"),
         ];
-        let told = without_kind("web", "shop", &all);
+        let reported = without_kind("web", "shop", &all);
         assert!(
-            told.contains("write deployment/web or service/web"),
-            "{told}"
+            reported.contains("write deployment/web or service/web"),
+            "{reported}"
         );
-        let told = without_kind("settigns", "shop", &all);
-        assert!(told.contains("is it settings?"), "{told}");
-        assert!(told.contains("deployment/settigns"), "{told}");
+        let reported = without_kind("settigns", "shop", &all);
+        assert!(reported.contains("is it settings?"), "{reported}");
+        assert!(reported.contains("deployment/settigns"), "{reported}");
         let is = |subject: Subject| all.iter().filter(|it| subject.is(it)).count();
         assert_eq!(is(Subject::of("web", None).unwrap()), 2);
         assert_eq!(is(Subject::of("deploy/web", None).unwrap()), 1);
@@ -336,8 +336,8 @@ mod tests {
     #[test]
     fn a_kind_with_a_typing_error_is_answered_with_the_one_that_was_meant() {
         let kinds = ["configmap", "deployment"].map(str::to_owned);
-        let told = near("deploymnt", &kinds);
-        assert_eq!(told.as_deref(), Some(": is it deployment?"));
+        let reported = near("deploymnt", &kinds);
+        assert_eq!(reported.as_deref(), Some(": is it deployment?"));
         assert_eq!(near("gadget", &kinds), None);
     }
 

@@ -46,7 +46,7 @@ pub(super) async fn carry_out(fleet: Client, options: &Options) -> anyhow::Resul
     let name = options.removal.cluster.as_str();
     require_name(name)?;
     // Writing to a string does not fail.
-    let mut told = String::new();
+    let mut reported = String::new();
     let clusters: Api<Cluster> = Api::all(fleet.clone());
     let found = call("look for the Cluster", client::get_opt(&clusters, name)).await?;
     if let Some(cluster) = &found {
@@ -55,7 +55,7 @@ pub(super) async fn carry_out(fleet: Client, options: &Options) -> anyhow::Resul
             "Cluster {name:?} did not register itself (syncMode Push): use `kubectl muster unjoin {name}`"
         );
         remove_cluster(&fleet, &clusters, cluster, &options.removal).await?;
-        let _ = writeln!(told, "Cluster {name:?} is gone.");
+        let _ = writeln!(reported, "Cluster {name:?} is gone.");
     }
     // Not earlier: until its Works are gone the agent needs its rights.
     let roles = access::revoke(&fleet, name).await?;
@@ -67,18 +67,18 @@ pub(super) async fn carry_out(fleet: Client, options: &Options) -> anyhow::Resul
             "there is no Cluster {name:?}, and no rights or tokens of one: `kubectl get clusters` lists them"
         );
         let _ = writeln!(
-            told,
+            reported,
             "There was no Cluster {name:?}; what was left of it is removed."
         );
     }
     let _ = writeln!(
-        told,
+        reported,
         "Removed {roles} roles, bindings and accounts and {tokens} bootstrap tokens at the fleet API."
     );
     // The API knows an agent by the name in its certificate, and a certificate cannot be taken
     // back.
     let _ = writeln!(
-        told,
+        reported,
         "A certificate that was issued for {name:?} is without rights now, and would have them again with the name: do not give the name to another member before it ends (register's --cert-expiration-seconds)."
     );
     if let Some(file) = &options.member_kubeconfig {
@@ -88,13 +88,13 @@ pub(super) async fn carry_out(fleet: Client, options: &Options) -> anyhow::Resul
         let Withdrawn { accounts, left } = take_credentials_back(&member, name, &id).await?;
         if accounts > 0 {
             let _ = writeln!(
-                told,
+                reported,
                 "Removed {accounts} accounts whose tokens the fleet had, with their roles, from the member."
             );
         }
         if !left.is_empty() {
             let _ = writeln!(
-                told,
+                reported,
                 "Left in the member, because the annotation {} does not name this fleet, whose id is {id}: {}.",
                 annotation::FLEET,
                 left.join(", ")
@@ -103,20 +103,20 @@ pub(super) async fn carry_out(fleet: Client, options: &Options) -> anyhow::Resul
         let secrets: Api<Secret> = Api::namespaced(member, &options.member_namespace);
         let whole = DeleteParams::default();
         if delete("remove the member's Secret", secrets.delete(SECRET, &whole)).await? {
-            told.push_str("Removed the agent's kubeconfig from the member.\n");
+            reported.push_str("Removed the agent's kubeconfig from the member.\n");
         }
     }
     if options.member_kubeconfig.is_none() {
         let _ = writeln!(
-            told,
+            reported,
             "If the agent reported credentials (--report-secrets), they are in the member still: repeat this with --member-kubeconfig, or, \
                  if the member is in no other fleet under this name, \
                  kubectl delete clusterrolebinding,clusterrole karmada-controller-manager:karmada-{name} --ignore-not-found && \
                  kubectl -n {CLUSTER_NAMESPACE} delete serviceaccount,secret karmada-{name} --ignore-not-found"
         );
     }
-    let _ = writeln!(told, "{}", at_the_member(&options.member_namespace));
-    Ok(told)
+    let _ = writeln!(reported, "{}", at_the_member(&options.member_namespace));
+    Ok(reported)
 }
 
 /// Says what remains to be done in the member, by the way in which its agent was installed.
@@ -226,13 +226,13 @@ mod tests {
 
     #[test]
     fn an_agent_is_removed_from_where_its_command_installed_it() {
-        let told = at_the_member("elsewhere");
+        let reported = at_the_member("elsewhere");
         for (namespace, secret) in [(NAMESPACE, AGENT_SECRET), ("elsewhere", SECRET)] {
             let release = format!("helm uninstall muster-agent -n {namespace} ");
             let credentials = format!("kubectl -n {namespace} delete secret {secret} ");
             assert!(
-                told.contains(&release) && told.contains(&credentials),
-                "{told}"
+                reported.contains(&release) && reported.contains(&credentials),
+                "{reported}"
             );
         }
         let values = include_str!("../../../charts/agent/values.yaml");

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn of_this_program_alone_nothing_is_told_of_others() {
+    fn of_this_program_alone_nothing_is_reported_of_others() {
         let alone = |output| {
             let options = Options {
                 output,

@@ -86,8 +86,8 @@ mod tests {
             );
             let count = usize::from(!expected.is_empty());
             assert_eq!(warnings.len(), count, "{what}: {warnings:?}");
-            let is_told = warnings.iter().all(|it| it.contains(expected));
-            assert!(is_told, "{what}: {warnings:?}");
+            let is_reported = warnings.iter().all(|it| it.contains(expected));
+            assert!(is_reported, "{what}: {warnings:?}");
         }
     }
 }

@@ -189,14 +189,17 @@ mod tests {
     #[test]
     fn grades_that_do_not_fit_are_refused() {
         let models = json!([{ "grade": 0, "ranges": range("0", "2") }, { "grade": 1, "ranges": range("3", "9223372036854775807") }]);
-        let told = refusal(&json!({ "resourceModels": models }));
+        let reported = refusal(&json!({ "resourceModels": models }));
         let at = "spec.resourceModels: Invalid value: [{";
         let why = r#"grade 1: min of "cpu" must be the max of the grade before"#;
-        assert!(told.starts_with(at) && told.ends_with(why), "{told}");
+        assert!(
+            reported.starts_with(at) && reported.ends_with(why),
+            "{reported}"
+        );
         let models = json!([{ "grade": 0, "ranges": [{ "name": "nvidia.com/gpu", "min": "0", "max": "9223372036854775807" }] }]);
-        let told = refusal(&json!({ "resourceModels": models }));
+        let reported = refusal(&json!({ "resourceModels": models }));
         let why = r#"grade 0: "nvidia.com/gpu" is none of cpu, memory, storage, ephemeral-storage"#;
-        assert!(told.ends_with(why), "{told}");
+        assert!(reported.ends_with(why), "{reported}");
         assert_eq!(check(&Cluster::default()).refusal(), None);
     }
 }

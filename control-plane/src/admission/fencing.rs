@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_fencing_is_told_where_there_would_be_none() {
+    fn who_asks_for_fencing_is_reported_where_there_would_be_none() {
         let spec = |kind: &str, fencing: Value| -> PropagationSpec {
             serde_json::from_value(json!({
                 "resourceSelectors": [{ "apiVersion": "example.com/v1", "kind": kind }],

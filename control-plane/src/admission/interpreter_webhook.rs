@@ -197,7 +197,7 @@ mod tests {
         let service = |value: Value| json!({ "service": value });
         let (operations, kinds) = ("/rules/0/operations", "/rules/0/kinds");
         let versions = "/interpreterContextVersions";
-        for (pointer, value, told) in [
+        for (pointer, value, reported) in [
             (
                 "/name",
                 json!("widgets"),
@@ -268,13 +268,13 @@ mod tests {
         ] {
             let field = pointer.replace("/0", "[0]").replace('/', ".");
             let refusal = refusal(&[(pointer, value)]).unwrap_or_default();
-            let told = format!("webhooks[0]{field}{told}");
-            assert!(refusal.contains(&told), "{told}: {refusal}");
+            let reported = format!("webhooks[0]{field}{reported}");
+            assert!(refusal.contains(&reported), "{reported}: {refusal}");
         }
         let both = json!({ "name": "s", "namespace": "n" });
         let refusal = refusal(&[("/clientConfig/service", both)]).unwrap();
-        let told = "webhooks[0].clientConfig: Required value: exactly one";
-        assert!(refusal.contains(told), "{refusal}");
+        let reported = "webhooks[0].clientConfig: Required value: exactly one";
+        assert!(refusal.contains(reported), "{refusal}");
     }
 
     #[test]

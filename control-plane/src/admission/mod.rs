@@ -96,10 +96,10 @@ pub async fn start(
         );
     }
     // Endpoints are asked to send no more reviews while the server still answers those that come.
-    let (closing, told) = (shutdown.clone(), health.clone());
+    let (closing, reported) = (shutdown.clone(), health.clone());
     tasks.spawn("webhook shutdown", async move {
         closing.cancelled().await;
-        told.ready("shutdown", Err("under way".to_owned()));
+        reported.ready("shutdown", Err("under way".to_owned()));
     });
     let rules = Rules::of(settings);
     // What cannot be understood here keeps the detector from starting, and is reported there.

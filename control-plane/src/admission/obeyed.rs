@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_policy_for_what_the_fleet_api_obeys_itself_is_told_so() {
+    fn a_policy_for_what_the_fleet_api_obeys_itself_is_reported_so() {
         let (hooks, pods) = ("admissionregistration.k8s.io/v1", "v1");
         let (webhook, service) = ("ValidatingWebhookConfiguration", "APIService");
         for (selectors, expected) in [
@@ -59,9 +59,9 @@ mod tests {
             let selectors =
                 selectors.map(|(version, kind)| json!({"apiVersion": version, "kind": kind}));
             let spec = json!({"resourceSelectors": selectors.collect::<Vec<_>>()});
-            let told = advice(&serde_json::from_value(spec).unwrap());
-            let named = told.as_deref().and_then(|it| it.rsplit(": ").next());
-            assert_eq!(named, expected, "{told:?}");
+            let reported = advice(&serde_json::from_value(spec).unwrap());
+            let named = reported.as_deref().and_then(|it| it.rsplit(": ").next());
+            assert_eq!(named, expected, "{reported:?}");
         }
     }
 }

@@ -230,8 +230,8 @@ mod tests {
     fn each_fault_is_refused_with_its_field() {
         let refuse = |spec: &Value, at: &str, reason: &str| {
             let text = refusal(spec);
-            let is_told = text.contains(at) && text.contains(reason);
-            assert!(is_told, "{at} {reason}: {text}");
+            let is_reported = text.contains(at) && text.contains(reason);
+            assert!(is_reported, "{at} {reason}: {text}");
         };
         for (path, operator, has_value, at, reason) in [
             ("spec", "remove", false, "path", "no JSON pointer"),
@@ -277,7 +277,7 @@ mod tests {
         named["predicate"] =
             json!({ "path": "/spec/jobTemplate/spec/template/spec/containers/0/image" });
         let args = json!({ "containerName": "a", "operator": "add", "value": ["--x"] });
-        for (kind, overriders, is_told) in [
+        for (kind, overriders, is_reported) in [
             ("CronJob", json!({ "imageOverrider": [tag] }), true),
             ("CronJob", json!({ "imageOverrider": [named, tag] }), true),
             ("CronJob", json!({ "imageOverrider": [named] }), false),
@@ -291,10 +291,10 @@ mod tests {
             let policy = json!({ "metadata": { "namespace": "shop" }, "spec": spec });
             let policy: Policy = serde_json::from_value(policy).unwrap();
             let warnings = check(&policy).warnings;
-            let told = warnings
+            let reported = warnings
                 .iter()
                 .any(|it| it.starts_with("spec.resourceSelectors[0].kind: "));
-            assert_eq!(told, is_told, "{kind} {overriders}");
+            assert_eq!(reported, is_reported, "{kind} {overriders}");
         }
     }
 

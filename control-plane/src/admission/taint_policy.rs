@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn every_problem_is_told_at_once() {
+    fn every_problem_is_reported_at_once() {
         let spec = json!({
             "targetClusters": { "fieldSelector": { "matchExpressions": [{ "key": "planet", "operator": "Gt", "values": ["a"] }] } },
             "addOnConditions": [{ "conditionType": "Ready", "operator": "In", "statusValues": ["true"] }],

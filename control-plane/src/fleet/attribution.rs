@@ -313,15 +313,15 @@ pub fn attribute<const N: usize>(
         age.is_some_and(|age| age <= FRESH)
     };
     let is_new = |it: &Attribution| is_fresh(it) && !known.contains(it);
-    let told = format!(", as {user} says");
+    let reported = format!(", as {user} says");
     let mut is_changed = false;
     for order in all.iter_mut().filter(|it| !known.contains(it)) {
         if is_fresh(order) {
             is_changed |= order.by != user;
             user.clone_into(&mut order.by);
-        } else if !order.by.ends_with(&told) {
+        } else if !order.by.ends_with(&reported) {
             let mut by = order.author().to_owned();
-            by.push_str(&told);
+            by.push_str(&reported);
             order.by = by;
             is_changed = true;
         }

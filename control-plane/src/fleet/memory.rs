@@ -31,7 +31,7 @@ struct Waited {
     /// Number of waits.
     count: u32,
     /// Time at which it was reported that the wait is long.
-    told: Option<Instant>,
+    reported: Option<Instant>,
     /// Time at which the last wait ends.
     until: Option<Instant>,
 }
@@ -83,11 +83,11 @@ impl<K: Clone + Eq + Hash> Backoff<K> {
         let (time, is_long) = (self.length(waited.count), waited.is_long(self));
         waited.until = Some(now + time);
         let is_due = waited
-            .told
-            .is_none_or(|told| now.duration_since(told) >= AGAIN);
+            .reported
+            .is_none_or(|reported| now.duration_since(reported) >= AGAIN);
         let is_worth_reporting = is_long && is_due;
         if is_worth_reporting {
-            waited.told = Some(now);
+            waited.reported = Some(now);
         }
         Wait {
             time,
@@ -211,20 +211,20 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn waits_double_and_are_told_of_when_they_are_long_and_every_half_hour() {
+    async fn waits_double_and_are_reported_of_when_they_are_long_and_every_half_hour() {
         let waits = Backoff::default();
         let begun = Instant::now();
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         for _ in 0..200 {
             let wait = waits.next(&"a");
             if wait.is_worth_reporting {
-                told.push(begun.elapsed().as_secs() / 60);
+                reported.push(begun.elapsed().as_secs() / 60);
             }
             assert!(wait.time <= LONGEST);
-            assert_eq!(wait.is_long, !told.is_empty());
+            assert_eq!(wait.is_long, !reported.is_empty());
             tokio::time::advance(wait.time).await;
         }
-        assert_eq!(told, [0, 30, 60, 90]);
+        assert_eq!(reported, [0, 30, 60, 90]);
         // Polling all the time would have been 200 rounds in 40 s.
         assert!(begun.elapsed() > Duration::from_mins(90));
         assert_eq!(waits.next(&"b").time, FIRST, "others do not wait longer");

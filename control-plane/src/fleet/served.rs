@@ -94,7 +94,7 @@ impl Served {
             let plural = api.resource_url().rsplit('/').next();
             tracing::info!(
                 "{} get no status, because the fleet API {what}: apply the definitions of this version, unless they are Karmada's. \
-                 What is wrong with a policy is told by events all the same",
+                 What is wrong with a policy is reported by events all the same",
                 plural.unwrap_or_default()
             );
         }

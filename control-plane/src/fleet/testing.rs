@@ -514,15 +514,15 @@ impl FakeApi {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let asked = self.asked().into_iter();
         let events = asked.filter(|it| it.method == Method::POST && it.path.contains("/events"));
-        let told = events.map(|it| {
+        let reported = events.map(|it| {
             let (about, event) = (text(&it.body["involvedObject"]["name"]), &it.body);
             (about, text(&event["reason"]), text(&event["message"]))
         });
-        told.collect()
+        reported.collect()
     }
 
     /// Returns the names of the objects with their events' reasons.
-    pub async fn told(&self) -> Vec<(String, String)> {
+    pub async fn reported(&self) -> Vec<(String, String)> {
         let events = self.events().await.into_iter();
         events.map(|(about, reason, _)| (about, reason)).collect()
     }

@@ -585,9 +585,9 @@ mod tests {
     }
 
     #[test]
-    fn a_load_balancer_without_an_address_is_told_where_clients_depend_on_it() {
+    fn a_load_balancer_without_an_address_is_reported_where_clients_depend_on_it() {
         let given = json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.9"}]}});
-        for (kind, address, status, is_told) in [
+        for (kind, address, status, is_reported) in [
             ("LoadBalancer", "", json!({}), true),
             (
                 "LoadBalancer",
@@ -605,9 +605,12 @@ mod tests {
                 address: address.to_owned(),
                 ..site()
             };
-            let told = no_address(&service, &site);
-            assert_eq!(told.is_some(), is_told, "{kind} {address} {status}");
-            assert!(told.is_none_or(|told| told.contains("muster-fleet-api.muster-system.svc")));
+            let reported = no_address(&service, &site);
+            assert_eq!(reported.is_some(), is_reported, "{kind} {address} {status}");
+            assert!(
+                reported
+                    .is_none_or(|reported| reported.contains("muster-fleet-api.muster-system.svc"))
+            );
         }
     }
 }

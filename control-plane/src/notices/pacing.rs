@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn beyond_the_limit_of_a_minute_notices_are_left_out_until_that_is_told() {
+    async fn beyond_the_limit_of_a_minute_notices_are_left_out_until_that_is_reported() {
         let mut pacing = Pacing::default();
         assert_eq!(decide(&mut pacing, "a", 2), Decision::Send);
         tokio::time::advance(Duration::from_secs(20)).await;

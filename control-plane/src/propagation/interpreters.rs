@@ -122,23 +122,23 @@ mod tests {
     }
 
     #[test]
-    fn a_script_that_does_not_count_is_told_with_its_reason() {
+    fn a_script_that_does_not_count_is_reported_with_its_reason() {
         let fine = "function InterpretHealth(o) return true end";
         let (a, b) = (customization("a", fine), customization("b", fine));
         let broken = customization("c", "function (");
         let all = [&a, &b].map(|one| Arc::new(one.clone()));
         assert_eq!(script_faults(&a, &all), []);
-        let told = script_faults(&b, &all);
-        let [(CONFLICT, note)] = &told[..] else {
-            panic!("{told:?}");
+        let reported = script_faults(&b, &all);
+        let [(CONFLICT, note)] = &reported[..] else {
+            panic!("{reported:?}");
         };
         assert!(
             note.contains("\"a\" already, and that script counts"),
             "{note}"
         );
-        let told = script_faults(&broken, &[]);
-        let [(INVALID_SCRIPT, note)] = &told[..] else {
-            panic!("{told:?}");
+        let reported = script_faults(&broken, &[]);
+        let [(INVALID_SCRIPT, note)] = &reported[..] else {
+            panic!("{reported:?}");
         };
         assert!(note.contains("line 1"), "{note}");
     }

@@ -269,13 +269,13 @@ mod tests {
             let (targets, left): (&[&str], &[&str]) =
                 if leaves { (&[], &here) } else { (&here, &[]) };
             let bound = Bound::new(targets, left, &[(name, applied, health)]);
-            let told = match state(&bound, None, name) {
+            let reported = match state(&bound, None, name) {
                 Some(State::Serves) => "serves".to_owned(),
                 Some(State::Leaves(why)) => format!("leaves: {why}"),
                 Some(State::Lost(why)) => format!("lost: {why}"),
                 None => "none".to_owned(),
             };
-            assert_eq!(told, expected);
+            assert_eq!(reported, expected);
         }
         let rendered = Bound::new(&["m1"], &[], &[]);
         let lost = State::Lost("has not reported Service web".to_owned());

@@ -227,8 +227,8 @@ mod tests {
                 "a.b leads to m1 (192.0.2.1), m2 (192.0.2.2) now.",
             ),
         ] {
-            let told = moved("a.b", &targets(before), &targets(after), &states());
-            assert_eq!(told, expected);
+            let reported = moved("a.b", &targets(before), &targets(after), &states());
+            assert_eq!(reported, expected);
         }
         let many: Vec<String> = (0..12).map(|it| it.to_string()).collect();
         assert_eq!(listed(&many), "0, 1, 2, 3, 4, 5, 6, 7, 8, 9, and 2 more");

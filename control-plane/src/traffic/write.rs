@@ -107,9 +107,9 @@ impl Writing<'_> {
             write::Written::Done(_) => {}
             late => return Ok(late.next()),
         }
-        let told = conditions::get(&status.conditions, HOSTNAME_PUBLISHED);
+        let reported = conditions::get(&status.conditions, HOSTNAME_PUBLISHED);
         if let Some(condition) = condition.filter(|it| it.status != TRUE)
-            && told.is_none_or(|told| told.reason != condition.reason)
+            && reported.is_none_or(|reported| reported.reason != condition.reason)
         {
             self.publish(EventType::Warning, "HostnameNotFollowed", condition.message);
         }

@@ -144,7 +144,7 @@ impl Watch {
         self.fleet.namespaces.synced().await;
         self.fleet.leases.synced().await;
         let mut begun = None;
-        let mut told = None;
+        let mut reported = None;
         loop {
             let namespace = self.fleet.namespaces.get(None, CLUSTER_NAMESPACE);
             let metadata = namespace.as_ref().map(|it| &it.metadata);
@@ -169,7 +169,7 @@ impl Watch {
                 Verdict::Superseded(words) if begun.is_some() => return words,
                 Verdict::Superseded(words) => {
                     self.health.ready(PART, Err(words.clone()));
-                    self.report(&mut told, &words);
+                    self.report(&mut reported, &words);
                     // Without an election nothing else keeps the process from acting.
                     if !self.fleet.settings.leader_elect {
                         return words;
@@ -183,9 +183,9 @@ impl Watch {
                         _ => None,
                     };
                     if let Some(words) = &doubt {
-                        self.report(&mut told, words);
+                        self.report(&mut reported, words);
                     }
-                    if doubt.is_some() || begun.is_none() || told.is_some() {
+                    if doubt.is_some() || begun.is_none() || reported.is_some() {
                         self.health.note(PART, doubt);
                     }
                     begun = Some(own);
@@ -197,12 +197,12 @@ impl Watch {
     }
 
     /// Publishes what is known of a newer store, unless the same was published before.
-    fn report(&self, told: &mut Option<String>, words: &str) {
-        if told.as_deref() == Some(words) {
+    fn report(&self, reported: &mut Option<String>, words: &str) {
+        if reported.as_deref() == Some(words) {
             return;
         }
         self.fleet.warn_of_api(CLUSTER_NAMESPACE, REASON, words);
-        *told = Some(words.to_owned());
+        *reported = Some(words.to_owned());
     }
 
     /// Asks the other addresses of the fleet for their epochs. One that does not answer, or is of

@@ -239,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_old_copy_is_told_to_be_gone_when_the_member_has_removed_it() {
+    fn an_old_copy_is_reported_to_be_gone_when_the_member_has_removed_it() {
         let picture = |leaving: &[&str], copies: &[&str]| {
             let copy = Copy {
                 wanted: 1,

@@ -103,14 +103,14 @@ async fn live(plan: Plan) -> anyhow::Result<(Report, History)> {
     let end = world.run().await;
     let recorder = world.recorder();
     let violations = recorder.end(&end);
-    let mut told = BTreeSet::new();
+    let mut reported = BTreeSet::new();
     let history = recorder.take_history();
     let report = Report {
         digest: history.digest(),
         entries: history.entries().len(),
         violations: violations
             .iter()
-            .filter(|violation| told.insert((violation.oracle, violation.subject.clone())))
+            .filter(|violation| reported.insert((violation.oracle, violation.subject.clone())))
             .take(MOST_VIOLATIONS)
             .map(|violation| Violation {
                 oracle: violation.oracle.to_owned(),

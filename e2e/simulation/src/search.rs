@@ -196,8 +196,10 @@ impl Search {
 
 /// Returns the first violation of each oracle.
 fn first_of_each(violations: &[Violation]) -> impl Iterator<Item = &Violation> {
-    let mut told = BTreeSet::new();
-    violations.iter().filter(move |it| told.insert(&it.oracle))
+    let mut reported = BTreeSet::new();
+    violations
+        .iter()
+        .filter(move |it| reported.insert(&it.oracle))
 }
 
 impl std::fmt::Display for Findings {

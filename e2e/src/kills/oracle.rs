@@ -259,13 +259,13 @@ mod tests {
         let leaving = change(Spread::Pair, |workload| {
             workload.leaving.insert("c".to_owned());
         });
-        let untold = change(Spread::Single, |workload| workload.healthy.clear());
+        let unreported = change(Spread::Single, |workload| workload.healthy.clear());
         for (scene, expected) in [
             (orphan, "c still has a Work of Deployment gone"),
             (lacking, "b has no Work of ConfigMap x"),
             (tainted, "c has taints example.com/failed:NoExecute"),
             (leaving, "x is leaving {\"c\"}"),
-            (untold, "x in a is not reported healthy"),
+            (unreported, "x in a is not reported healthy"),
         ] {
             assert_eq!(at_rest(&scene), Err(expected.to_owned()));
         }

@@ -188,7 +188,7 @@ impl Bench {
     }
 
     /// Waits for an event with this reason about a Work.
-    pub async fn told(&self, work: &str, reason: &str) -> Event {
+    pub async fn reported(&self, work: &str, reason: &str) -> Event {
         let events = Api::namespaced(self.fleet_client.clone(), WORKS);
         let about = format!("involvedObject.name={work},reason={reason}");
         event(&events, &about, "").await

@@ -55,14 +55,14 @@ fn server(secret: &Secret) -> String {
 }
 
 /// Waits for an event of the member about the lack of credentials, and returns what it says.
-async fn told(bench: &Bench) -> String {
+async fn reported(bench: &Bench) -> String {
     let events: Api<Event> = Api::namespaced(bench.member_client.clone(), NAMESPACE);
     let event = event(&events, "reason=NoFleetCredentials", "").await;
     event.message.unwrap()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_first_request_that_nobody_answers_is_told_and_waits() {
+async fn a_first_request_that_nobody_answers_is_reported_and_waits() {
     let bench = Bench::start().await;
     let _agent = start(&bench).await;
     let request = asked(&bench).await;
@@ -70,7 +70,7 @@ async fn a_first_request_that_nobody_answers_is_told_and_waits() {
         request.spec.username.as_deref(),
         Some("system:bootstrap:abcdef")
     );
-    let words = told(&bench).await;
+    let words = reported(&bench).await;
     let name = request.name_any();
     assert!(
         words.contains("no credentials are stored")
@@ -87,13 +87,13 @@ async fn a_first_request_that_nobody_answers_is_told_and_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_first_request_that_is_refused_is_told_and_made_again_later() {
+async fn a_first_request_that_is_refused_is_reported_and_made_again_later() {
     let bench = Bench::start().await;
     let _agent = start(&bench).await;
     let first = asked(&bench).await;
     let begun = tokio::time::Instant::now();
     decide(&bench, &first, "Denied").await;
-    let words = told(&bench).await;
+    let words = reported(&bench).await;
     assert!(words.contains("Denied: Test: so be it"), "{words}");
     let second = asked_beside(&bench, &first.name_any()).await;
     // Five minutes, give or take a fifth.
@@ -153,7 +153,7 @@ async fn credentials_are_stored_for_the_own_server_while_another_of_the_fleet_is
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_ends_when_it_is_told_to_while_it_waits_for_its_first_certificate() {
+async fn an_agent_ends_when_it_is_reported_to_while_it_waits_for_its_first_certificate() {
     let bench = Bench::start().await;
     let agent = start(&bench).await;
     asked(&bench).await;

@@ -259,7 +259,7 @@ async fn protobuf_that_cannot_be_read_is_read_as_json_from_then_on() {
 /// Checks that numbers that do not change any more are reported: the member answers its probes, so
 /// nothing else would show it.
 #[tokio::test]
-async fn pods_that_cannot_be_followed_are_told_with_their_age_while_the_last_counts_stay() {
+async fn pods_that_cannot_be_followed_are_reported_with_their_age_while_the_last_counts_stay() {
     let bench = Bench::start().await;
     let pods: Api<Pod> = Api::namespaced(bench.member_client.clone(), "default");
     let pod = |name| small_pod(name, "100m");
@@ -269,10 +269,15 @@ async fn pods_that_cannot_be_followed_are_told_with_their_age_while_the_last_cou
         let summary = cluster.status.as_ref()?.resource_summary.as_ref()?;
         Some(summary.allocated.get("cpu")?.0.clone())
     };
-    until(&bench.clusters(), MEMBER, "everything is told", |cluster| {
-        condition(cluster, "StatusUpToDate") == Some(("True", "Collected"))
-            && allocated(cluster).as_deref() == Some("100m")
-    })
+    until(
+        &bench.clusters(),
+        MEMBER,
+        "everything is reported",
+        |cluster| {
+            condition(cluster, "StatusUpToDate") == Some(("True", "Collected"))
+                && allocated(cluster).as_deref() == Some("100m")
+        },
+    )
     .await;
     let only_pods = Scope::user(AGENT).at("/pods");
     bench.member.faults().inject_for(only_pods, Effect::Cut);

@@ -10,7 +10,7 @@ use crate::agent::meter::Meter;
 const VALIDITY: &str = "muster_client_certificate_remaining_seconds";
 
 #[tokio::test(start_paused = true)]
-async fn an_expired_certificate_is_told_and_its_replacement_is_taken_up_without_a_restart() {
+async fn an_expired_certificate_is_reported_and_its_replacement_is_taken_up_without_a_restart() {
     let meter = Meter::install();
     let bench = Bench::start().await;
     let expired = bench.fleet.expired_kubeconfig(AGENT, &[AGENTS]);

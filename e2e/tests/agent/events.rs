@@ -8,7 +8,7 @@ use crate::agent::bench::{Bench, deployment, until};
 /// Checks that what cannot be interpreted is reported: a member may hold what its schema would not
 /// let in today.
 #[tokio::test]
-async fn what_cannot_be_interpreted_is_told_in_an_event_and_the_last_report_stays() {
+async fn what_cannot_be_interpreted_is_reported_in_an_event_and_the_last_report_stays() {
     let (bench, _agent) = Bench::with_agent().await;
     let balancer = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "balancer", "namespace": "default"},
         "spec": {"type": "LoadBalancer", "selector": {"app": "web"}, "ports": [{"port": 80}]}});
@@ -53,7 +53,7 @@ async fn what_cannot_be_interpreted_is_told_in_an_event_and_the_last_report_stay
             "Interpret health of object(Service/default/balancer) failed, err: ",
         ),
     ] {
-        let event = bench.told(work, reason).await;
+        let event = bench.reported(work, reason).await;
         assert_eq!(event.type_.as_deref(), Some("Warning"));
         let message = event.message.unwrap();
         assert!(message.starts_with(text), "{message}");

@@ -38,7 +38,7 @@ async fn refused(bench: &Bench, name: &str, words: &str) -> Work {
 }
 
 /// Waits until an event in the fleet has this reason.
-async fn told(bench: &Bench, namespace: &str, reason: &str) -> Event {
+async fn reported(bench: &Bench, namespace: &str, reason: &str) -> Event {
     let events: Api<Event> = Api::namespaced(bench.fleet_client.clone(), namespace);
     event(&events, &format!("reason={reason}"), "").await
 }
@@ -107,7 +107,7 @@ async fn of_two_fleets_neither_touches_what_is_the_others_and_one_leaves_without
     delete(&second.clusters(), MEMBER).await;
     gone(&second.works(), "a").await;
     gone(&second.works(), "b").await;
-    let event = told(&second, "karmada-es-m1", "LeftToOtherFleet").await;
+    let event = reported(&second, "karmada-es-m1", "LeftToOtherFleet").await;
     let message = event.message.unwrap();
     assert!(message.contains("ConfigMap default/a"), "{message}");
     let now = first.config_maps().get("a").await.unwrap();
@@ -150,7 +150,7 @@ async fn an_object_that_another_fleet_makes_at_the_same_moment_stays_its_own() {
 }
 
 #[tokio::test]
-async fn what_another_fleet_has_taken_is_told_and_not_reported_as_ones_own() {
+async fn what_another_fleet_has_taken_is_reported_and_not_reported_as_ones_own() {
     let bench = Bench::start().await;
     let _agent = bench.agent();
     bench.joined().await;
@@ -274,7 +274,7 @@ async fn an_agent_that_does_not_know_its_fleet_beats_and_leaves_marked_objects_a
     }
     bench.applied("new", "True").await;
     refused(&bench, "theirs", "not known").await;
-    let event = told(&bench, "default", "FleetUnidentified").await;
+    let event = reported(&bench, "default", "FleetUnidentified").await;
     let message = event.message.unwrap();
     assert!(message.contains("fleet.muster.io/id"), "{message}");
     // Its Work waits until it is clear whose the object is.
@@ -294,11 +294,11 @@ async fn an_agent_that_does_not_know_its_fleet_beats_and_leaves_marked_objects_a
         object.annotations().get(MARK).map(String::as_str) == Some("f")
     })
     .await;
-    told(&bench, "default", "FleetIdentified").await;
+    reported(&bench, "default", "FleetIdentified").await;
 }
 
 #[tokio::test]
-async fn a_fleet_that_was_made_anew_takes_the_objects_of_the_former_one_where_it_is_told_to() {
+async fn a_fleet_that_was_made_anew_takes_the_objects_of_the_former_one_where_it_is_reported_to() {
     let former = Bench::start().await;
     let agent = former.agent();
     create_work(&former, "a", "1").await;
@@ -350,7 +350,7 @@ async fn the_account_that_one_fleet_made_is_neither_used_nor_taken_back_by_anoth
 
     // The second fleet wants them, too.
     let agent = reporting(&second, both);
-    let event = told(&second, "default", "ReportSecretFailed").await;
+    let event = reported(&second, "default", "ReportSecretFailed").await;
     let message = event.message.unwrap();
     assert!(message.contains("another fleet"), "{message}");
     second.joined().await;
@@ -364,7 +364,7 @@ async fn the_account_that_one_fleet_made_is_neither_used_nor_taken_back_by_anoth
     let mark = json!({"metadata": {"annotations": {MARK: id(&second).await}}});
     merge(&accounts, "karmada-impersonator", &mark).await;
     let _agent = reporting(&second, "None");
-    told(&second, "default", "ReportSecretWithdrawn").await;
+    reported(&second, "default", "ReportSecretWithdrawn").await;
     let impersonator = accounts.get_opt("karmada-impersonator").await.unwrap();
     assert_ne!(impersonator.and_then(|it| it.uid()), before[1]);
     let account = accounts.get("karmada-m1").await.unwrap();

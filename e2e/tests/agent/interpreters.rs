@@ -123,7 +123,7 @@ async fn size_is_the_members(bench: &Bench) {
 }
 
 #[tokio::test]
-async fn a_script_that_fails_is_told_on_the_work_and_on_the_cluster_and_others_go_on() {
+async fn a_script_that_fails_is_reported_on_the_work_and_on_the_cluster_and_others_go_on() {
     for (script, part) in [
         ("function InterpretHealth(o)\n  return = 1\nend", "line 2"),
         (
@@ -138,18 +138,18 @@ async fn a_script_that_fails_is_told_on_the_work_and_on_the_cluster_and_others_g
         )
         .await;
         running(&bench).await;
-        let told = bench
-            .told("w", "InterpretHealthFailed")
+        let said = bench
+            .reported("w", "InterpretHealthFailed")
             .await
             .message
             .unwrap();
-        assert!(told.contains(part), "{told}");
+        assert!(said.contains(part), "{said}");
         let events: Api<Event> = Api::namespaced(bench.fleet_client.clone(), "default");
         // An agent may write no event about the customization itself.
         let about = format!("involvedObject.name={MEMBER},reason=InterpretFailed");
-        let told = event(&events, &about, "").await.message.unwrap();
-        let is_named = told.contains("ResourceInterpreterCustomization \"widgets\"");
-        assert!(is_named && told.contains(part), "{told}");
+        let said = event(&events, &about, "").await.message.unwrap();
+        let is_named = said.contains("ResourceInterpreterCustomization \"widgets\"");
+        assert!(is_named && said.contains(part), "{said}");
         reported(&bench, "its health is unknown", |it| {
             it.health == Some(ResourceHealth::Unknown)
         })
@@ -185,8 +185,8 @@ async fn without_the_right_to_read_customizations_nothing_is_called_healthy_unti
     bench.create_of("web", json!([deployment("web")])).await;
     let events: Api<Event> = Api::namespaced(bench.fleet_client.clone(), "default");
     let about = format!("involvedObject.name={MEMBER},reason=CustomizationsUnreadable");
-    let told = event(&events, &about, "").await.message.unwrap();
-    assert!(told.contains("not known which there are"), "{told}");
+    let said = event(&events, &about, "").await.message.unwrap();
+    assert!(said.contains("not known which there are"), "{said}");
     let work = bench.works().get("web").await.unwrap();
     assert_eq!(work.status, None, "nothing is reported of it");
 
@@ -234,18 +234,18 @@ async fn health_status_and_what_is_kept_are_what_a_webhook_says_and_stay_while_i
 
     is_broken.store(true, Ordering::Relaxed);
     phase(&bench, "Running").await;
-    let told = bench
-        .told("w", "ReflectStatusFailed")
+    let said = bench
+        .reported("w", "ReflectStatusFailed")
         .await
         .message
         .unwrap();
-    assert!(told.contains("HTTP status 500: out of order"), "{told}");
+    assert!(said.contains("HTTP status 500: out of order"), "{said}");
     let events: Api<Event> = Api::namespaced(bench.fleet_client.clone(), "default");
     let about = format!("involvedObject.name={MEMBER},reason=InterpretFailed");
-    let told = event(&events, &about, "").await.message.unwrap();
+    let said = event(&events, &about, "").await.message.unwrap();
     assert!(
-        told.contains("ResourceInterpreterWebhookConfiguration \"widgets\""),
-        "{told}"
+        said.contains("ResourceInterpreterWebhookConfiguration \"widgets\""),
+        "{said}"
     );
     let work = bench.apply("web", json!([deployment("web")])).await;
     assert_eq!(work.name_any(), "web");

@@ -47,7 +47,7 @@ async fn healthy(bench: &Bench, name: &str) {
 }
 
 #[tokio::test]
-async fn an_object_that_goes_while_its_work_is_suspended_is_told_and_comes_back_afterwards() {
+async fn an_object_that_goes_while_its_work_is_suspended_is_reported_and_comes_back_afterwards() {
     let (bench, agent) = Bench::with_agent().await;
     let maps = bench.config_maps();
     for name in ["seen", "unseen"] {
@@ -56,12 +56,12 @@ async fn an_object_that_goes_while_its_work_is_suspended_is_told_and_comes_back_
         suspend(&bench, name, true).await;
     }
     delete(&maps, "seen").await;
-    until(&bench.works(), "seen", "its loss is told", is_lost).await;
-    bench.told("seen", "ObjectsMissing").await;
+    until(&bench.works(), "seen", "its loss is said", is_lost).await;
+    bench.reported("seen", "ObjectsMissing").await;
     agent.stop().await.unwrap();
     delete(&maps, "unseen").await;
     let _agent = bench.agent();
-    let work = until(&bench.works(), "unseen", "its loss is told", is_lost).await;
+    let work = until(&bench.works(), "unseen", "its loss is said", is_lost).await;
     let message = applied(&work).unwrap().1;
     assert!(message.contains("ConfigMap default/unseen"), "{message}");
     for name in ["seen", "unseen"] {
@@ -81,7 +81,7 @@ async fn an_object_that_somebody_else_makes_in_the_place_of_a_suspended_one_is_n
     suspend(&bench, "a", true).await;
     let theirs = json!({"metadata": {"annotations": {"work.karmada.io/name": "other"}}});
     merge(&maps, "a", &theirs).await;
-    until(&bench.works(), "a", "its loss is told", is_lost).await;
+    until(&bench.works(), "a", "its loss is said", is_lost).await;
     let ours = json!({"metadata": {"annotations": {"work.karmada.io/name": "a"}}});
     merge(&maps, "a", &ours).await;
     healthy(&bench, "a").await;
@@ -207,8 +207,8 @@ async fn replicas_that_an_autoscaler_has_set_stay_until_the_work_says_another_nu
         .patch_scale("web", &params, &scale)
         .await
         .unwrap();
-    let told = bench.told("web", "LeftToAutoscaler").await;
-    let note = told.message.unwrap_or_default();
+    let said = bench.reported("web", "LeftToAutoscaler").await;
+    let note = said.message.unwrap_or_default();
     assert!(note.contains("kube-controller-manager"), "{note}");
     let replicas = |object: &DynamicObject| object.data["spec"]["replicas"].clone();
     assert_eq!(replicas(&deployments.get("web").await.unwrap()), 7);

@@ -16,7 +16,7 @@ fn nested(levels: usize) -> Value {
 }
 
 #[tokio::test]
-async fn a_work_and_an_object_that_cannot_be_read_are_told_of_and_harm_no_other() {
+async fn a_work_and_an_object_that_cannot_be_read_are_reported_of_and_harm_no_other() {
     let bench = Bench::start().await;
     let meter = Meter::install();
     let _agent = bench.agent();
@@ -29,7 +29,7 @@ async fn a_work_and_an_object_that_cannot_be_read_are_told_of_and_harm_no_other(
     let mut object = seeds.get("default", "odd").unwrap();
     object["status"] = json!({ "odd": nested(130) });
     seeds.put(object).unwrap();
-    bench.told("odd", "ReflectStatusFailed").await;
+    bench.reported("odd", "ReflectStatusFailed").await;
 
     // And a Work is none: whoever may write Works directly is not asked what they are.
     let works = bench
@@ -42,7 +42,11 @@ async fn a_work_and_an_object_that_cannot_be_read_are_told_of_and_harm_no_other(
     work["spec"]["workload"]["manifests"] = json!({"a": 1});
     work["status"] = json!({});
     works.put(work).unwrap();
-    let refused = bench.told("broken", "SyncFailed").await.message.unwrap();
+    let refused = bench
+        .reported("broken", "SyncFailed")
+        .await
+        .message
+        .unwrap();
     assert!(refused.contains("cannot be read"), "{refused}");
 
     let lists = || {
@@ -80,7 +84,7 @@ async fn patch_status(bench: &Bench, name: &str, status: &Value) {
 }
 
 #[tokio::test]
-async fn an_object_that_cannot_be_removed_keeps_no_other_and_is_told_of() {
+async fn an_object_that_cannot_be_removed_keeps_no_other_and_is_reported_of() {
     let (bench, _agent) = Bench::with_agent().await;
     bench
         .apply(
@@ -93,8 +97,8 @@ async fn an_object_that_cannot_be_removed_keeps_no_other_and_is_told_of() {
     bench.member.faults().inject_for(scope, refused);
     delete(&bench.works(), "a").await;
     gone(&bench.config_maps(), "second").await;
-    let told = bench.told("a", "SyncFailed").await.message.unwrap();
-    assert!(told.contains("ConfigMap default/first"), "{told}");
+    let reported = bench.reported("a", "SyncFailed").await.message.unwrap();
+    assert!(reported.contains("ConfigMap default/first"), "{reported}");
     bench.member.faults().heal();
     gone(&bench.works(), "a").await;
     gone(&bench.config_maps(), "first").await;

@@ -107,7 +107,7 @@ async fn a_fleet_that_is_away_for_long_finds_its_member_as_it_wants_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_member_that_is_silent_for_long_is_told_once_and_caught_up_with_when_it_answers() {
+async fn a_member_that_is_silent_for_long_is_reported_once_and_caught_up_with_when_it_answers() {
     let meter = Meter::install();
     let bench = Bench::start().await;
     let _agent = agent(&bench);

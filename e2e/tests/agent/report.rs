@@ -249,7 +249,7 @@ async fn nodes_are_counted_by_the_grades_that_the_cluster_has_now() {
 }
 
 #[tokio::test]
-async fn resource_models_that_cannot_be_used_are_told_on_the_cluster() {
+async fn resource_models_that_cannot_be_used_are_reported_on_the_cluster() {
     let bench = Bench::start().await;
     create_node(&bench, "n1", true).await;
     let _agent = bench.agent();
@@ -309,7 +309,7 @@ async fn deeper_checks_have_conditions_of_their_own_where_they_are_asked_for() {
         settings.cluster_dns_name = "localhost".into();
     });
     let nodes = "NodesReady";
-    let cluster = until(&bench.clusters(), MEMBER, "both are told", |cluster| {
+    let cluster = until(&bench.clusters(), MEMBER, "both are reported", |cluster| {
         condition(cluster, nodes) == Some(("False", "TooFewNodesReady"))
             && condition(cluster, "ServiceDomainNameResolutionReady")
                 .is_some_and(|(status, _)| status == "True")

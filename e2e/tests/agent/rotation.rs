@@ -100,7 +100,7 @@ pub async fn renewed(bench: &Bench) -> Secret {
     .await
 }
 
-async fn told(bench: &Bench, words: &str) {
+async fn reported(bench: &Bench, words: &str) {
     let all: Api<Event> = Api::namespaced(bench.fleet_client.clone(), "default");
     let found = list(&all).await;
     let messages: Vec<String> = found.into_iter().filter_map(|it| it.message).collect();
@@ -132,7 +132,7 @@ async fn a_certificate_that_is_about_to_end_is_renewed_stored_and_used_at_once()
     // The file says nothing of it.
     assert!(meter.sum(VALIDITY, &["api=\"fleet\""]) > 80_000.0);
     assert!((meter.sum(ROTATIONS, &["result=\"renewed\""]) - 1.0).abs() < 0.1);
-    told(&bench, "valid until").await;
+    reported(&bench, "valid until").await;
     bench.create_work("a", |_| {}).await;
     bench.applied("a", "True").await;
     agent.stop().await.unwrap();
@@ -147,7 +147,7 @@ async fn a_certificate_that_is_about_to_end_is_renewed_stored_and_used_at_once()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_request_is_told_and_made_again_later_and_later() {
+async fn a_refused_request_is_reported_and_made_again_later_and_later() {
     let meter = Meter::install();
     let bench = Bench::start().await;
     let (_agent, _) = start(&bench).await;
@@ -156,14 +156,14 @@ async fn a_refused_request_is_told_and_made_again_later_and_later() {
     let second = asked(&bench).await;
     assert_ne!(second.name_any(), first.name_any());
     assert!((meter.sum(ROTATIONS, &["result=\"refused\""]) - 1.0).abs() < 0.1);
-    told(&bench, "Denied: Test: so be it").await;
+    reported(&bench, "Denied: Test: so be it").await;
     bench.joined().await;
     decide(&bench, &second, "Approved").await;
     renewed(&bench).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_nobody_answers_is_told_once_and_waits() {
+async fn a_request_that_nobody_answers_is_reported_once_and_waits() {
     let meter = Meter::install();
     let bench = Bench::start().await;
     let (_agent, _) = start(&bench).await;
@@ -172,7 +172,7 @@ async fn a_request_that_nobody_answers_is_told_once_and_waits() {
     sleep(Duration::from_mins(7)).await;
     assert_eq!(number_of_requests(&bench).await, 1);
     assert!((meter.sum(ROTATIONS, &["result=\"unanswered\""]) - 1.0).abs() < 0.1);
-    told(&bench, "has not been answered").await;
+    reported(&bench, "has not been answered").await;
     let before = bench.leases().get(MEMBER).await.unwrap();
     sleep(Duration::from_secs(10)).await;
     let now = bench.leases().get(MEMBER).await.unwrap();
@@ -184,7 +184,7 @@ async fn a_request_that_nobody_answers_is_told_once_and_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kubeconfig_without_a_certificate_has_nothing_to_renew_and_that_is_told() {
+async fn a_kubeconfig_without_a_certificate_has_nothing_to_renew_and_that_is_reported() {
     let meter = Meter::install();
     let bench = Bench::start().await;
     let (agent, _) = start(&bench).await;
@@ -202,6 +202,6 @@ async fn a_kubeconfig_without_a_certificate_has_nothing_to_renew_and_that_is_tol
     bench.joined().await;
     sleep(Duration::from_secs(30)).await;
     assert!(meter.sum(ROTATIONS, &["result=\"error\""]) >= 1.0);
-    told(&bench, "nothing to renew").await;
+    reported(&bench, "nothing to renew").await;
     assert_eq!(number_of_requests(&bench).await, before);
 }

@@ -60,7 +60,7 @@ async fn may_list_pods(client: Client) -> bool {
     }
 }
 
-async fn told(bench: &Bench, reason: &str, words: &str) {
+async fn reported(bench: &Bench, reason: &str, words: &str) {
     let events: Api<Event> = Api::namespaced(bench.fleet_client.clone(), "default");
     let found = list(&events).await;
     let is_it = |event: &&Event| event.reason.as_deref() == Some(reason);
@@ -176,7 +176,7 @@ async fn a_narrowed_role_in_the_member_stays_narrow() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_missing_right_is_told_and_stops_nothing_else() {
+async fn a_missing_right_is_reported_and_stops_nothing_else() {
     let meter = Meter::install();
     let bench = Bench::start().await;
     let _agent = start(&bench, &[AGENTS], "KubeCredentials");
@@ -186,7 +186,7 @@ async fn a_missing_right_is_told_and_stops_nothing_else() {
     sleep(Duration::from_mins(6)).await;
     let failures = meter.sum(FAILURES, &["secret=\"KubeCredentials\""]);
     assert!((6.0..20.0).contains(&failures), "backed off: {failures}");
-    told(&bench, "ReportSecretFailed", "forbidden").await;
+    reported(&bench, "ReportSecretFailed", "forbidden").await;
     let cluster = bench.clusters().get(MEMBER).await.unwrap();
     assert_eq!(condition(&cluster, "Ready"), Some(("True", "ClusterReady")));
 
@@ -196,11 +196,11 @@ async fn a_missing_right_is_told_and_stops_nothing_else() {
         true
     })
     .await;
-    told(&bench, "ReportSecretSucceed", "karmada-cluster/m1").await;
+    reported(&bench, "ReportSecretSucceed", "karmada-cluster/m1").await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_member_that_writes_no_token_is_told_of_after_half_a_minute() {
+async fn a_member_that_writes_no_token_is_reported_of_after_half_a_minute() {
     let meter = Meter::install();
     // Nobody fills Secrets with tokens there.
     let bench = Bench::start_beside(Options {
@@ -215,7 +215,7 @@ async fn a_member_that_writes_no_token_is_told_of_after_half_a_minute() {
     assert!(meter.sum(FAILURES, &[]) < 1.0, "it may take a while");
     sleep(Duration::from_mins(2)).await;
     assert!(meter.sum(FAILURES, &[]) >= 1.0);
-    told(&bench, "ReportSecretFailed", "no token").await;
+    reported(&bench, "ReportSecretFailed", "no token").await;
 }
 
 /// Checks that the Cluster names its secrets from the beginning: karmadactl's role lets an agent

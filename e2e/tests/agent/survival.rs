@@ -208,9 +208,12 @@ async fn a_registered_member_whose_registration_is_refused_is_alive_and_at_work(
     bench.create_work("a", |_| {}).await;
     bench.applied("a", "True").await;
     let events: Api<Event> = Api::namespaced(bench.fleet_client.clone(), "default");
-    let told = event(&events, "reason=RegistrationRefused", "").await;
-    let told = told.message.unwrap();
-    assert!(told.contains("region"), "it names the field: {told}");
+    let reported = event(&events, "reason=RegistrationRefused", "").await;
+    let reported = reported.message.unwrap();
+    assert!(
+        reported.contains("region"),
+        "it names the field: {reported}"
+    );
     let cluster = bench.clusters().get(MEMBER).await.unwrap();
     assert_eq!(cluster.spec.region, None, "it was refused");
 }

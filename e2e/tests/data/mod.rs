@@ -104,7 +104,7 @@ async fn data_goes_ahead_of_a_workload_that_fails_over_fails_back_and_is_drained
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_workload_that_nothing_fences_stays_with_its_data_in_a_silent_cluster_and_is_told() {
+async fn a_workload_that_nothing_fences_stays_with_its_data_in_a_silent_cluster_and_is_reported() {
     let unfenced = |text: &str| text.replace("      fencing:\n        afterSeconds: 15\n", "");
     with_data("unfenced", unfenced, async |fleet, engines, first| {
         fleet.cut(first)?;
@@ -114,13 +114,16 @@ async fn a_workload_that_nothing_fences_stays_with_its_data_in_a_silent_cluster_
                 .context("the binding")
                 .map_err(|it| it.to_string())?;
             let pending = conditions::get(&binding.status().conditions, "EvictionPending");
-            let told = pending.is_some_and(|it| it.message.contains("cannot be demoted"));
+            let reported = pending.is_some_and(|it| it.message.contains("cannot be demoted"));
             let is_there = binding.spec.clusters.iter().any(|it| it.name == first);
-            (told && is_there)
+            (reported && is_there)
                 .then_some(())
                 .ok_or_else(|| format!("{pending:?}"))
         };
-        fleet.observer.await_that("it is told", SOON, waits).await?;
+        fleet
+            .observer
+            .await_that("it is reported", SOON, waits)
+            .await?;
         fleet.heal(first)?;
         until_ready(fleet).await?;
         engines.until_only_primary(first, SOON).await

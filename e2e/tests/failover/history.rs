@@ -99,13 +99,13 @@ async fn is_complete(story: &Story, moved: &BTreeSet<String>) -> anyhow::Result<
     }
     let list = muster(story, &[]).await?;
     anyhow::ensure!(list.contains("ClusterUnreachable"), "{list}");
-    let told = muster(story, &[&record.name_any()]).await?;
-    println!("{list}\n{told}");
-    anyhow::ensure!(told.contains("last heartbeat"), "{told}");
+    let reported = muster(story, &[&record.name_any()]).await?;
+    println!("{list}\n{reported}");
+    anyhow::ensure!(reported.contains("last heartbeat"), "{reported}");
     let json: Value = serde_json::from_str(&muster(story, &["-o", "json"]).await?)?;
     let all = json.as_array().context("a list")?;
-    let is_told = all.iter().any(|it| it["spec"]["cluster"] == VICTIM);
-    anyhow::ensure!(is_told, "{json}");
+    let is_reported = all.iter().any(|it| it["spec"]["cluster"] == VICTIM);
+    anyhow::ensure!(is_reported, "{json}");
     Ok(())
 }
 

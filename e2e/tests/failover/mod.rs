@@ -78,7 +78,7 @@ async fn what_moved_returns_when_its_member_has_been_healthy_and_each_copy_waits
         story.heal()?;
         let at_home = |picture: &Picture| expect::unmoved(picture, story.before());
         story.until("all are at home again", at_home).await?;
-        let told = |view: &View| {
+        let reported = |view: &View| {
             let has_home = |it: &Arc<ResourceBinding>| {
                 let annotations = it.metadata.annotations.iter().flatten();
                 annotations
@@ -92,7 +92,7 @@ async fn what_moved_returns_when_its_member_has_been_healthy_and_each_copy_waits
         };
         let observer = &story.fleet().observer;
         observer
-            .await_that("nothing more returns", LONG_ENOUGH, told)
+            .await_that("nothing more returns", LONG_ENOUGH, reported)
             .await?;
         observer
             .holds_for("nothing more moves", LONG_ENOUGH, |view| {
@@ -112,13 +112,13 @@ async fn what_a_simulation_foretells_is_what_then_happens() {
         let fleet = story.fleet();
         let asked = ["simulate", "--lost", VICTIM, "-o", "json", "--"];
         let words = [&asked[..], &scenario::CONTROL_PLANE].concat();
-        let told = kubectl::answer(&fleet.api.kubeconfig, &words).await?;
-        let told: Value = serde_json::from_str(&told).context("the forecast")?;
+        let reported = kubectl::answer(&fleet.api.kubeconfig, &words).await?;
+        let reported: Value = serde_json::from_str(&reported).context("the forecast")?;
         let before = Picture::of(&fleet.observer.view);
         story.cut()?;
         story.until_moved().await?;
         let after = Picture::of(&fleet.observer.view);
-        let moves = told["moves"].as_array().context("moves")?;
+        let moves = reported["moves"].as_array().context("moves")?;
         let mut foretold = BTreeMap::new();
         for it in moves {
             let name = it["workload"]["name"].as_str().context("a name")?;
@@ -138,8 +138,8 @@ async fn what_a_simulation_foretells_is_what_then_happens() {
             .filter(|(name, _)| **name != scenario::SETTINGS)
             .filter_map(|(name, workload)| Some(((*name).to_owned(), workload.placed.clone()?)))
             .collect();
-        if foretold != happened || told["stranded"] != json!([]) {
-            let wrong = format!("foretold {foretold:?}, happened {happened:?}: {told:#}");
+        if foretold != happened || reported["stranded"] != json!([]) {
+            let wrong = format!("foretold {foretold:?}, happened {happened:?}: {reported:#}");
             return Err(anyhow::anyhow!(wrong).into());
         }
         the_rest(story).await

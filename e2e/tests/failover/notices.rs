@@ -121,16 +121,16 @@ async fn noted(story: &Story, phase: &str) -> anyhow::Result<()> {
     let record = all.into_iter().find(|it| it.spec.cluster == VICTIM);
     let name = record.context("no record")?.name_any();
     let is_noted = |it: Option<&Failover>| {
-        let told = it.and_then(|it| it.annotations().get(RECEIVER));
-        let told = told.and_then(|it| serde_json::from_str::<Value>(it).ok());
-        told.is_some_and(|it| it[phase].as_u64() >= Some(1))
+        let reported = it.and_then(|it| it.annotations().get(RECEIVER));
+        let reported = reported.and_then(|it| serde_json::from_str::<Value>(it).ok());
+        reported.is_some_and(|it| it[phase].as_u64() >= Some(1))
     };
-    awaited(&api, &name, "the record says what was told", is_noted).await?;
+    awaited(&api, &name, "the record says what was reported", is_noted).await?;
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_receiver_that_fails_at_first_is_told_each_once_by_a_control_plane_that_is_killed() {
+async fn a_receiver_that_fails_at_first_is_reported_each_once_by_a_control_plane_that_is_killed() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}/hook", listener.local_addr().unwrap());
     ADDRESS.set(address).unwrap();

@@ -25,7 +25,7 @@ const ROOM: Duration = Duration::from_secs(45);
 
 /// Runs a command of `kubectl muster`, and returns what it prints, whatever its exit code.
 async fn muster(story: &Story, words: &[&str]) -> String {
-    kubectl::told(&story.fleet().api.kubeconfig, words).await
+    kubectl::reported(&story.fleet().api.kubeconfig, words).await
 }
 
 /// Switches failover off.
@@ -45,13 +45,16 @@ async fn a_drain_with_failover_off_and_the_way_home_leave_no_gaps() {
 }
 
 async fn rebalance(story: &Story) -> anyhow::Result<()> {
-    let told = muster(story, &["drain", VICTIM, "--wait", "--timeout=90s"]).await;
-    anyhow::ensure!(told.contains(&format!("{VICTIM}: drained")), "{told}");
-    let left = told.split(" of ").nth(1).context("a count")?;
-    anyhow::ensure!(!left.starts_with("0 "), "nothing was there: {told}");
+    let reported = muster(story, &["drain", VICTIM, "--wait", "--timeout=90s"]).await;
+    anyhow::ensure!(
+        reported.contains(&format!("{VICTIM}: drained")),
+        "{reported}"
+    );
+    let left = reported.split(" of ").nth(1).context("a count")?;
+    anyhow::ensure!(!left.starts_with("0 "), "nothing was there: {reported}");
     story.no_gaps()?;
-    let told = muster(story, &["undrain", VICTIM]).await;
-    anyhow::ensure!(told.contains("nothing moves back"), "{told}");
+    let reported = muster(story, &["undrain", VICTIM]).await;
+    anyhow::ensure!(reported.contains("nothing moves back"), "{reported}");
     // No pod can start at home for now.
     schedule_pods(story, false).await?;
     let web = "deployment/web";
@@ -59,8 +62,11 @@ async fn rebalance(story: &Story) -> anyhow::Result<()> {
     let expected = "Deployment default/web: member2 (3) -> member1 (1), member2 (2)";
     anyhow::ensure!(preview.contains(expected), "{preview}");
     let words = ["rebalance", web, "-n=default", "--wait", "--timeout=8s"];
-    let told = muster(story, &words).await;
-    anyhow::ensure!(told.contains("0 of 1 moved, 1 being replaced"), "{told}");
+    let reported = muster(story, &words).await;
+    anyhow::ensure!(
+        reported.contains("0 of 1 moved, 1 being replaced"),
+        "{reported}"
+    );
     // Three are ready elsewhere, and stay until one is ready at home.
     story.no_gaps()?;
     schedule_pods(story, true).await?;
@@ -77,15 +83,15 @@ async fn rebalance(story: &Story) -> anyhow::Result<()> {
     };
     let has_room = tokio::time::timeout(ROOM, has_room).await;
     has_room.context("no room is reported at home")??;
-    let told = muster(story, &["rebalance", "--all", "--wait", "--timeout=90s"]).await;
-    println!("{told}");
+    let reported = muster(story, &["rebalance", "--all", "--wait", "--timeout=90s"]).await;
+    println!("{reported}");
     story
         .until("all are at home", |picture| {
             expect::unmoved(picture, story.before())
         })
         .await?;
-    let told = muster(story, &["rebalance", "--cluster", VICTIM]).await;
-    anyhow::ensure!(!told.contains("move"), "{told}");
+    let reported = muster(story, &["rebalance", "--cluster", VICTIM]).await;
+    anyhow::ensure!(!reported.contains("move"), "{reported}");
     Ok(story.no_gaps()?)
 }
 
@@ -155,11 +161,11 @@ async fn drain_namespace(story: &Story) -> anyhow::Result<()> {
     let works: Api<Work> = Api::namespaced(fleet.api.client.clone(), &executed);
     let work = names::work("Namespace", "archive", "");
     let uid = works.get(&work).await?.uid().context("a Work has a UID")?;
-    let told = muster(story, &["drain", VICTIM]).await;
+    let reported = muster(story, &["drain", VICTIM]).await;
     within("its Work is gone", &works, &work, is_deleted(&uid)).await?;
     within("it is there", &Api::all(there), "archive", is_there).await?;
     let kept = namespaces.get("archive").await?;
-    anyhow::ensure!(is_there(Some(&kept)), "it is being deleted: {told}");
+    anyhow::ensure!(is_there(Some(&kept)), "it is being deleted: {reported}");
     maps.get("notes").await.context("what lived in it")?;
     Ok(())
 }

@@ -188,7 +188,7 @@ fn endpoints(story: &Story, stop: &CancellationToken) -> mpsc::UnboundedReceiver
     let client = story.fleet().api.watch_client.clone();
     let informer: Informer<DynamicObject> =
         Informer::new(Api::all_with(client, &kind), Selection::everything());
-    let (sender, told) = mpsc::unbounded_channel();
+    let (sender, reported) = mpsc::unbounded_channel();
     informer.on_change(move |change| {
         let object = change.object();
         let endpoints = match change {
@@ -198,18 +198,18 @@ fn endpoints(story: &Story, stop: &CancellationToken) -> mpsc::UnboundedReceiver
         _ = sender.send((object.metadata.name.clone().unwrap_or_default(), endpoints));
     });
     tokio::spawn(informer.run(stop.clone()));
-    told
+    reported
 }
 
 /// Writes the records of each object into the zone, until the objects end. The server ends with it.
 async fn follow(
-    mut told: mpsc::UnboundedReceiver<(String, Value)>,
+    mut reported: mpsc::UnboundedReceiver<(String, Value)>,
     zone: Arc<InMemoryZoneHandler>,
     count: watch::Sender<u64>,
     server: Server<Catalog>,
 ) {
     let mut names: BTreeMap<String, BTreeSet<RrKey>> = BTreeMap::new();
-    while let Some((object, endpoints)) = told.recv().await {
+    while let Some((object, endpoints)) = reported.recv().await {
         let mut records = zone.records_mut().await;
         for key in names.remove(&object).unwrap_or_default() {
             records.remove(&key);
@@ -294,7 +294,7 @@ async fn a_host_name_in_dns_leads_to_healthy_clusters_before_during_and_after_a_
         );
         let api: Api<ResourceBinding> =
             Api::namespaced(story.fleet().api.watch_client.clone(), "default");
-        let is_told = |it: Option<&ResourceBinding>| {
+        let is_reported = |it: Option<&ResourceBinding>| {
             let mut conditions = it.into_iter().flat_map(|it| &it.status().conditions);
             conditions.any(|it| {
                 let leads = "shop.example.com leads to member2 (192.0.2.2), member3 (192.0.2.3).";
@@ -305,7 +305,7 @@ async fn a_host_name_in_dns_leads_to_healthy_clusters_before_during_and_after_a_
             &api,
             "shop-service",
             "the condition says where it leads",
-            is_told,
+            is_reported,
         )
         .await?;
         // It goes with its template.

@@ -29,9 +29,9 @@ fn with_witnesses(manifest: &str) -> String {
 fn seen(status: &'static str) -> impl FnMut(&View) -> Result<(), String> {
     move |view| {
         let victim = view.clusters.get(None, VICTIM);
-        let told = victim.and_then(|it| it.condition("SeenByPeers").cloned());
-        match told {
-            Some(told) if told.status == status => Ok(()),
+        let reported = victim.and_then(|it| it.condition("SeenByPeers").cloned());
+        match reported {
+            Some(reported) if reported.status == status => Ok(()),
             other => Err(format!("{other:?}, not {status}")),
         }
     }

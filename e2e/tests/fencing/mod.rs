@@ -25,7 +25,7 @@ async fn whole_story(scene: &Scene) -> anyhow::Result<()> {
     scene.fleet.cut(&scene.victim)?;
     scene.until_unknown().await?;
     scene
-        .until("it is told what is waited for", |view| {
+        .until("it is reported what is waited for", |view| {
             reason(view, "EvictionPending").as_deref() == Some("WaitingForFence")
         })
         .await?;

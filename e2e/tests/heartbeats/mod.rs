@@ -270,7 +270,7 @@ pub async fn says(
 }
 
 /// Waits for events about an object: they are written after everything else.
-pub async fn told(fleet: &HeartbeatFleet, about: &str, reasons: &[&str]) -> anyhow::Result<()> {
+pub async fn reported(fleet: &HeartbeatFleet, about: &str, reasons: &[&str]) -> anyhow::Result<()> {
     let wanted: BTreeSet<String> = reasons.iter().map(|reason| (*reason).to_owned()).collect();
     let begun = Instant::now();
     loop {

@@ -77,17 +77,22 @@ impl Bench {
     }
 
     /// Waits for an event about an object, and gives its message.
-    pub async fn told(&self, kind: &str, name: &str, reason: &str) -> String {
-        self.told_of(kind, name, (reason, "")).await
+    pub async fn reported(&self, kind: &str, name: &str, reason: &str) -> String {
+        self.reported_of(kind, name, (reason, "")).await
     }
 
     /// Waits for an event about an object whose message contains a text, and returns its message.
-    pub async fn told_of(&self, kind: &str, name: &str, (reason, part): (&str, &str)) -> String {
+    pub async fn reported_of(
+        &self,
+        kind: &str,
+        name: &str,
+        (reason, part): (&str, &str),
+    ) -> String {
         let events: Api<Event> = self.all();
         let about =
             format!("involvedObject.name={name},involvedObject.kind={kind},reason={reason}");
-        let told = event(&events, &about, part).await;
-        told.message.unwrap_or_default()
+        let said = event(&events, &about, part).await;
+        said.message.unwrap_or_default()
     }
 
     /// Lets both members say that they have these kinds beside Deployments: group and version,

@@ -158,7 +158,7 @@ fn refuse_works_in(bench: &Bench, cluster: &str) {
 }
 
 #[tokio::test]
-async fn a_rollout_goes_on_although_the_removal_of_an_old_copy_is_refused_which_is_told() {
+async fn a_rollout_goes_on_although_the_removal_of_an_old_copy_is_refused_which_is_reported() {
     let bench = Bench::start().await;
     let _control_plane = bench.evicting_control_plane(Settings::default());
     let (here, there) = evict(&bench, &asks("Gracefully")).await;
@@ -171,7 +171,7 @@ async fn a_rollout_goes_on_although_the_removal_of_an_old_copy_is_refused_which_
         })
         .await;
     bench
-        .told("ResourceBinding", "web-deployment", "SyncWorkFailed")
+        .reported("ResourceBinding", "web-deployment", "SyncWorkFailed")
         .await;
     let change = json!({ "spec": { "minReadySeconds": 7 } });
     merge::<Deployment>(&bench.here(), "web", change).await;

@@ -26,7 +26,7 @@ async fn overtaken(bench: &Bench, name: &str, written: i64, then: impl AsyncFnOn
 }
 
 #[tokio::test]
-async fn what_holds_the_new_copy_back_is_told_although_others_write_the_status_meanwhile() {
+async fn what_holds_the_new_copy_back_is_reported_although_others_write_the_status_meanwhile() {
     let bench = Bench::start().await;
     let _control_plane = bench.control_plane_of("binding");
     bench.deploy("web").await;

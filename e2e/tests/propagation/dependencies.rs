@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::propagation::bench::Bench;
 
 /// Waits until the binding of `web` says whether it lacks something; returns the message.
-async fn told(bench: &Bench, what: &str, status: &str) -> String {
+async fn reported(bench: &Bench, what: &str, status: &str) -> String {
     const KIND: &str = "DependenciesMissing";
     let bindings: Api<ResourceBinding> = bench.here();
     let condition = |it: &ResourceBinding| {
@@ -42,19 +42,19 @@ async fn a_workload_says_what_it_lacks_where_its_config_map_is_placed_by_itself_
         .await;
     bench.sent("m1", "ConfigMap", "web-conf", |_| true).await;
     bench.place("web", json!({})).await;
-    let message = told(&bench, "it lacks its ConfigMap", "True").await;
+    let message = reported(&bench, "it lacks its ConfigMap", "True").await;
     let lacks = "ConfigMap web-conf is not placed in m2; the workload is";
     assert!(message.contains(lacks), "{message}");
     let policies: Api<PropagationPolicy> = bench.here();
     let along = json!({ "spec": { "propagateDeps": true } });
     merge(&policies, "web", along).await;
     bench.sent("m2", "ConfigMap", "web-conf", |_| true).await;
-    told(&bench, "it takes its ConfigMap along", "False").await;
+    reported(&bench, "it takes its ConfigMap along", "False").await;
     // By itself again: what it refers to leaves the cluster, and comes back by its own policy.
     let by_itself = json!({ "spec": { "propagateDeps": false } });
     merge(&policies, "web", by_itself).await;
-    told(&bench, "it lacks its ConfigMap again", "True").await;
+    reported(&bench, "it lacks its ConfigMap again", "True").await;
     let everywhere = json!({ "spec": { "placement": { "clusterAffinity": null } } });
     merge(&policies, "settings", everywhere).await;
-    told(&bench, "its ConfigMap is placed where it is", "False").await;
+    reported(&bench, "its ConfigMap is placed where it is", "False").await;
 }

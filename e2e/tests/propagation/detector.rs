@@ -123,7 +123,7 @@ async fn what_a_workload_refers_to_stays_while_its_binding_cannot_be_read() {
 }
 
 #[tokio::test]
-async fn a_binding_that_cannot_be_read_is_told_and_not_made_again_and_again() {
+async fn a_binding_that_cannot_be_read_is_reported_and_not_made_again_and_again() {
     let bench = Bench::start().await;
     bench.relax("resourcebindings.work.karmada.io").await;
     let odd = json!({
@@ -138,10 +138,12 @@ async fn a_binding_that_cannot_be_read_is_told_and_not_made_again_and_again() {
     let _control_plane = bench.control_plane();
     bench.deploy("web").await;
     bench.place("web", json!({})).await;
-    let told = bench.told("Deployment", "web", "ApplyPolicyFailed").await;
+    let reported = bench
+        .reported("Deployment", "web", "ApplyPolicyFailed")
+        .await;
     assert!(
-        told.contains("ResourceBinding default/web-deployment"),
-        "{told}"
+        reported.contains("ResourceBinding default/web-deployment"),
+        "{reported}"
     );
     delete(&bindings, "web-deployment").await;
 }
@@ -177,19 +179,23 @@ async fn a_template_whose_policy_goes_gets_the_next_one() {
 }
 
 #[tokio::test]
-async fn what_of_a_policy_has_no_effect_is_told() {
+async fn what_of_a_policy_has_no_effect_is_reported() {
     let bench = Bench::start().await;
     let _control_plane = bench.control_plane();
     let selecting = |kind: &str| json!({ "resourceSelectors": [{ "apiVersion": "apps/v1", "kind": kind, "name": "web" }] });
     bench.place("slip", selecting("Deploymnt")).await;
-    let told = bench.told("PropagationPolicy", "slip", "UnknownKind").await;
-    assert!(told.contains("Deployment of apps/v1"), "{told}");
+    let reported = bench
+        .reported("PropagationPolicy", "slip", "UnknownKind")
+        .await;
+    assert!(reported.contains("Deployment of apps/v1"), "{reported}");
     bench.deploy("web").await;
     bench
         .place("web", json!({ "dependentOverrides": ["o"] }))
         .await;
-    let told = bench.told("Deployment", "web", "ApplyPolicyFailed").await;
-    assert!(told.contains("do not exist: o"), "{told}");
+    let reported = bench
+        .reported("Deployment", "web", "ApplyPolicyFailed")
+        .await;
+    assert!(reported.contains("do not exist: o"), "{reported}");
     let policy = json!({ "metadata": { "name": "o" }, "spec": {} });
     create::<OverridePolicy>(&bench.here(), policy).await;
     bench.sent("m1", "Deployment", "web", |_| true).await;
@@ -204,8 +210,10 @@ async fn a_priority_class_that_comes_later_is_taken_then() {
     bench
         .place("web", json!({ "schedulePriority": class }))
         .await;
-    let told = bench.told("Deployment", "web", "ApplyPolicyFailed").await;
-    assert!(told.contains("\"high\""), "{told}");
+    let reported = bench
+        .reported("Deployment", "web", "ApplyPolicyFailed")
+        .await;
+    assert!(reported.contains("\"high\""), "{reported}");
     let high = |value: i32| json!({ "metadata": { "name": "high" }, "value": value });
     let classes: Api<k8s_openapi::api::scheduling::v1::PriorityClass> = bench.all();
     create(&classes, high(7)).await;

@@ -33,7 +33,7 @@ fn is_in(binding: &ResourceBinding, cluster: &str) -> bool {
 }
 
 /// Returns what the binding says of its failover: whether it is pending, why, and in a sentence.
-fn told(binding: &ResourceBinding) -> Option<(&str, &str, &str)> {
+fn reported(binding: &ResourceBinding) -> Option<(&str, &str, &str)> {
     let condition = conditions::get(&binding.status().conditions, "ApplicationFailoverPending")?;
     Some((&condition.status, &condition.reason, &condition.message))
 }
@@ -41,7 +41,7 @@ fn told(binding: &ResourceBinding) -> Option<(&str, &str, &str)> {
 /// Waits until the binding says so of its failover, and returns it.
 async fn said(bench: &Bench, pending: &str, reason: &str) -> ResourceBinding {
     binding(bench, &format!("it says {pending} {reason}"), |binding| {
-        told(binding).is_some_and(|(status, why, _)| (status, why) == (pending, reason))
+        reported(binding).is_some_and(|(status, why, _)| (status, why) == (pending, reason))
     })
     .await
 }
@@ -67,10 +67,10 @@ async fn a_restart_does_not_start_the_clock_anew() {
     control_plane.stop().await.unwrap();
     let _control_plane = bench.control_plane();
     binding(&bench, "it leaves", |binding| is_in(binding, there)).await;
-    let told_of = said(&bench, "False", "ApplicationMoved").await;
+    let reported_of = said(&bench, "False", "ApplicationMoved").await;
     // To the second, as it is reported.
     let second = noted.split(['.', 'Z']).next().unwrap();
-    let message = told(&told_of).unwrap().2;
+    let message = reported(&reported_of).unwrap().2;
     assert!(message.contains(second), "{message} does not say {noted}");
 }
 
@@ -98,10 +98,10 @@ async fn a_rebalancer_brings_an_application_home_and_goes_when_its_time_is_over(
         json!({ "metadata": { "name": "home" }, "spec": spec }),
     )
     .await;
-    let told = bench
-        .told("WorkloadRebalancer", "home", "ReferencedBindingNotFound")
+    let reported = bench
+        .reported("WorkloadRebalancer", "home", "ReferencedBindingNotFound")
         .await;
-    assert!(told.contains("nosuch"), "{told}");
+    assert!(reported.contains("nosuch"), "{reported}");
     binding(&bench, "it is at home", |binding| is_in(binding, "m1")).await;
     gone(&rebalancers, "home").await;
 }

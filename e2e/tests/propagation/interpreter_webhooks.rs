@@ -174,7 +174,7 @@ async fn a_webhook_that_fails_stops_its_kind_alone_and_what_is_there_stays() {
             "does not begin with https://",
         ),
     ] {
-        bench.told_of(kind, name, (reason, part)).await;
+        bench.reported_of(kind, name, (reason, part)).await;
     }
     // What is there stays, and counts again when the webhook answers.
     bench.sent("m1", "Widget", "w", half).await;

@@ -262,7 +262,7 @@ async fn a_flink_job_takes_its_id_along_to_the_next_cluster() {
 }
 
 #[tokio::test]
-async fn a_script_that_loops_and_one_that_is_no_lua_are_told_and_stop_their_kinds_alone() {
+async fn a_script_that_loops_and_one_that_is_no_lua_are_reported_and_stop_their_kinds_alone() {
     let bench = with_widgets().await;
     bench.define("Gadget", "gadgets").await;
     let endless = json!({ "replicaResource": { "luaScript": "function GetReplicas(o) while true do end end" } });
@@ -312,7 +312,7 @@ async fn a_script_that_loops_and_one_that_is_no_lua_are_told_and_stop_their_kind
             "line 2: ",
         ),
     ] {
-        bench.told_of(kind, name, (reason, part)).await;
+        bench.reported_of(kind, name, (reason, part)).await;
     }
     // A script that is mended counts at once.
     let mended =

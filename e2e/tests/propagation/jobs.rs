@@ -56,8 +56,8 @@ async fn a_job_that_has_completed_does_not_run_again_when_its_cluster_leaves_the
     merge::<Cluster>(&bench.all(), here, drain).await;
     let stays = |binding: &ResourceBinding| {
         let conditions = &binding.status().conditions;
-        let told = muster_shared::conditions::get(conditions, "EvictionPending");
-        told.is_some_and(|it| it.reason == "JobCompleted")
+        let said = muster_shared::conditions::get(conditions, "EvictionPending");
+        said.is_some_and(|it| it.reason == "JobCompleted")
     };
     bench.bound("once-job", "it stays", stays).await;
     delete(&clusters, here).await;

@@ -126,18 +126,20 @@ async fn a_policy_takes_effect_when_it_comes_changes_and_goes_and_when_a_cluster
 }
 
 #[tokio::test]
-async fn a_change_that_cannot_be_made_is_told_and_stops_its_cluster_alone() {
+async fn a_change_that_cannot_be_made_is_reported_and_stops_its_cluster_alone() {
     let (bench, _control_plane) = Bench::with_web(json!({})).await;
     bench.sent("m2", "Deployment", "web", |_| true).await;
     region(&bench, "m2", "eu").await;
     override_policy(&bench, "broken", json!([in_region("eu", &failing())])).await;
     for (kind, name) in [("Deployment", "web"), ("ResourceBinding", "web-deployment")] {
-        let told = bench.told(kind, name, "ApplyOverridePolicyFailed").await;
+        let reported = bench
+            .reported(kind, name, "ApplyOverridePolicyFailed")
+            .await;
         assert!(
-            told.contains("OverridePolicy default/broken")
-                && told.contains("cluster m2")
-                && told.contains("plaintext"),
-            "{told}"
+            reported.contains("OverridePolicy default/broken")
+                && reported.contains("cluster m2")
+                && reported.contains("plaintext"),
+            "{reported}"
         );
     }
     // The other cluster follows the template, and this one keeps what it has.

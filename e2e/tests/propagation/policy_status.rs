@@ -15,7 +15,7 @@ fn path(name: &str) -> String {
 }
 
 /// Waits until the status of a policy is as it should be.
-async fn told(
+async fn reported(
     bench: &Bench,
     policy: &str,
     what: &str,
@@ -42,7 +42,7 @@ async fn a_policy_says_what_it_selects_what_is_placed_and_why_the_rest_is_not() 
     // A slip of the pen, and a part that has no effect because failover is off.
     let asks = json!({ "resourceSelectors": named("wbe"), "failover": { "cluster": {} } });
     bench.place("web", asks).await;
-    let status = told(&bench, "web", "it selects nothing", |status, ready| {
+    let status = reported(&bench, "web", "it selects nothing", |status, ready| {
         status.selected == 0 && ready.reason == "NothingSelected" && ready.status == "True"
     })
     .await;
@@ -59,7 +59,7 @@ async fn a_policy_says_what_it_selects_what_is_placed_and_why_the_rest_is_not() 
     let policies: Api<PropagationPolicy> = bench.here();
     let mended = json!({ "spec": { "resourceSelectors": named("web") } });
     merge(&policies, "web", mended).await;
-    told(
+    reported(
         &bench,
         "web",
         "what it selects is placed",
@@ -73,7 +73,7 @@ async fn a_policy_says_what_it_selects_what_is_placed_and_why_the_rest_is_not() 
     bench
         .place("late", json!({ "resourceSelectors": named("web") }))
         .await;
-    let status = told(&bench, "late", "another policy has it", |status, ready| {
+    let status = reported(&bench, "late", "another policy has it", |status, ready| {
         status.selected == 0 && ready.reason == "ClaimedByAnotherPolicy"
     })
     .await;
@@ -89,7 +89,7 @@ async fn a_policy_says_what_it_selects_what_is_placed_and_why_the_rest_is_not() 
         "placement": { "clusterAffinity": { "clusterNames": ["nobody"] } },
     });
     bench.place("api", nowhere).await;
-    let status = told(&bench, "api", "it is refused", |status, ready| {
+    let status = reported(&bench, "api", "it is refused", |status, ready| {
         status.refused == 1 && ready.reason == "NotAllPlaced"
     })
     .await;
@@ -100,7 +100,7 @@ async fn a_policy_says_what_it_selects_what_is_placed_and_why_the_rest_is_not() 
     );
     let somewhere = json!({ "spec": { "placement": { "clusterAffinity": null } } });
     merge(&policies, "api", somewhere).await;
-    told(&bench, "api", "it is placed", |status, ready| {
+    reported(&bench, "api", "it is placed", |status, ready| {
         status.placed == 1 && ready.status == "True" && status.reasons.is_empty()
     })
     .await;
@@ -117,7 +117,7 @@ async fn a_hundred_workloads_cost_their_policy_a_few_writes() {
     for number in 0..WORKLOADS {
         bench.deploy(&format!("web-{number}")).await;
     }
-    told(&bench, "all", "all are placed", |status, ready| {
+    reported(&bench, "all", "all are placed", |status, ready| {
         status.placed == WORKLOADS && ready.status == "True"
     })
     .await;

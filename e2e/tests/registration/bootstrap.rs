@@ -68,11 +68,11 @@ impl Bench {
     }
 
     /// Waits for an event in the member about the Secret, and gives its message.
-    async fn is_told(&self, reason: &str) -> String {
+    async fn is_reported(&self, reason: &str) -> String {
         let events: Api<Event> = Api::namespaced(self.member.client.clone(), NAMESPACE);
-        let told = event(&events, &format!("reason={reason}"), "").await;
-        assert_eq!(told.involved_object.name.as_deref(), Some(SECRET));
-        told.message.unwrap()
+        let reported = event(&events, &format!("reason={reason}"), "").await;
+        assert_eq!(reported.involved_object.name.as_deref(), Some(SECRET));
+        reported.message.unwrap()
     }
 
     /// Waits until the lease is renewed after this moment.
@@ -139,8 +139,8 @@ async fn an_agent_whose_certificate_expired_while_it_was_down_comes_back_by_itse
     let _agent = bench.by_bootstrap(&kubeconfig, edit).await;
     bench.is_stored().await;
     bench.is_beating_after(again).await;
-    let told = bench.is_told("FleetCredentialsIssued").await;
-    assert!(told.contains("valid until"), "{told}");
+    let reported = bench.is_reported("FleetCredentialsIssued").await;
+    assert!(reported.contains("valid until"), "{reported}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -162,7 +162,7 @@ async fn an_agent_whose_certificate_expires_while_it_runs_goes_on_without_a_rest
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_that_is_refused_is_told_and_its_successor_works() {
+async fn a_token_that_is_refused_is_reported_and_its_successor_works() {
     let bench = Bench::start("successor").await;
     let good = bench.bootstrap().await;
     let kubeconfig: Value = serde_saphyr::from_str(&good).unwrap();
@@ -170,12 +170,13 @@ async fn a_token_that_is_refused_is_told_and_its_successor_works() {
     let (id, _) = token.split_once('.').unwrap();
     bench.at_fleet(&["token", "delete", id]).await.unwrap();
     let _agent = bench.by_bootstrap(&good, |_| {}).await;
-    let told = bench.is_told("NoFleetCredentials").await;
+    let reported = bench.is_reported("NoFleetCredentials").await;
     assert!(
-        told.contains("(401)") && told.contains("kubectl muster token create --cluster-name m1"),
-        "{told}"
+        reported.contains("(401)")
+            && reported.contains("kubectl muster token create --cluster-name m1"),
+        "{reported}"
     );
-    assert!(!told.contains(token), "{told}");
+    assert!(!reported.contains(token), "{reported}");
     assert_eq!(bench.number_of_requests().await, 0);
 
     std::fs::write(bench.bootstrap_file(), bench.bootstrap().await).unwrap();
@@ -190,10 +191,10 @@ async fn the_secret_of_another_cluster_is_neither_used_nor_replaced() {
     let theirs = bench.ending("system:karmada:agent:m2", Duration::from_hours(1));
     bench.store(&theirs).await;
     let _agent = bench.by_bootstrap(&kubeconfig, |_| {}).await;
-    let told = bench.is_told("NoFleetCredentials").await;
+    let reported = bench.is_reported("NoFleetCredentials").await;
     assert!(
-        told.contains("another user than the agent of cluster \"m1\""),
-        "{told}"
+        reported.contains("another user than the agent of cluster \"m1\""),
+        "{reported}"
     );
     assert_eq!(bench.number_of_requests().await, 0);
     let there = bench.secrets().get(SECRET).await.unwrap();
@@ -321,12 +322,12 @@ async fn a_fleet_with_another_authority_than_the_pinned_one_is_not_given_the_tok
             settings.discovery_token_ca_cert_hash = wrong.parse().unwrap();
         })
         .await;
-    let told = bench.is_told("NoFleetCredentials").await;
+    let reported = bench.is_reported("NoFleetCredentials").await;
     assert!(
-        told.contains("is not the expected one") && told.contains(&wrong),
-        "{told}"
+        reported.contains("is not the expected one") && reported.contains(&wrong),
+        "{reported}"
     );
-    assert!(told.contains("fleet.caHash"), "{told}");
+    assert!(reported.contains("fleet.caHash"), "{reported}");
     assert_eq!(bench.number_of_requests().await, 0);
     assert!(bench.secrets().get_opt(SECRET).await.unwrap().is_none());
 }

@@ -81,8 +81,8 @@ async fn the_result_comes_with_the_placement_it_was_made_for_and_an_event() {
     );
 
     let note = "Binding has been scheduled successfully. Result: {m1:6}";
-    let told = event(&bench.here(), "involvedObject.kind=ResourceBinding", note).await;
-    assert_eq!(told.message.as_deref(), Some(note));
+    let reported = event(&bench.here(), "involvedObject.kind=ResourceBinding", note).await;
+    assert_eq!(reported.message.as_deref(), Some(note));
 }
 
 #[tokio::test]

@@ -17,7 +17,7 @@ pub async fn answer(kubeconfig: &Path, words: &[&str]) -> anyhow::Result<String>
 }
 
 /// Runs a command, and returns what it prints, whatever its exit code.
-pub async fn told(kubeconfig: &Path, words: &[&str]) -> String {
+pub async fn reported(kubeconfig: &Path, words: &[&str]) -> String {
     let answer = answer(kubeconfig, words).await;
     answer.unwrap_or_else(|error| error.to_string())
 }

@@ -43,7 +43,7 @@ type OnFailure = Box<dyn Fn(&Failed) + Send + Sync>;
 pub(crate) struct Failures {
     listeners: RwLock<Vec<OnFailure>>,
     /// Time and text of the last failure.
-    told: Mutex<HashMap<About, (Instant, String)>>,
+    reported: Mutex<HashMap<About, (Instant, String)>>,
 }
 
 impl Failures {
@@ -87,7 +87,7 @@ impl Failures {
 
     /// Has failures of interpreters that have changed be reported anew.
     pub(crate) fn forget(&self, changed: &Changed) {
-        self.told
+        self.reported
             .lock()
             .retain(|(_, api_version, kind, _), _| !changed.has(api_version, kind));
     }
@@ -95,7 +95,7 @@ impl Failures {
     /// Reports a failure, unless it was reported a short time ago.
     fn report_rarely(&self, about: About, note: impl FnOnce() -> String) {
         let now = Instant::now();
-        let before = self.told.lock().get(&about).cloned();
+        let before = self.reported.lock().get(&about).cloned();
         let age = before
             .as_ref()
             .map(|(at, _)| now.saturating_duration_since(*at));
@@ -103,12 +103,12 @@ impl Failures {
             return;
         }
         let note = note();
-        let is_same = before.is_some_and(|(_, told)| told == note);
+        let is_same = before.is_some_and(|(_, reported)| reported == note);
         if is_same && age.is_some_and(|age| age < SAME_FAILURE) {
             return;
         }
         let by = about.0.clone();
-        self.told.lock().insert(about, (now, note.clone()));
+        self.reported.lock().insert(about, (now, note.clone()));
         let failed = Failed { by, note };
         let listeners = self.listeners.read();
         listeners.iter().for_each(|listener| listener(&failed));

@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_wrong_with_a_kubeconfig_is_told_without_a_word_of_it() {
+    async fn what_is_wrong_with_a_kubeconfig_is_reported_without_a_word_of_it() {
         let folder = std::env::temp_dir().join(format!("muster-secret-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let path = folder.join("kubeconfig");

@@ -282,8 +282,8 @@ impl Gateway {
     /// Returns the time by the clock of the API's server, which judges the credentials; by that of
     /// the machine while it is not known.
     fn now(&self) -> Timestamp {
-        let told = self.server_clock.at(Instant::now());
-        told.unwrap_or_else(calendar)
+        let reported = self.server_clock.at(Instant::now());
+        reported.unwrap_or_else(calendar)
     }
 
     /// Returns whether the credentials of a configuration have expired, and those in use end later.

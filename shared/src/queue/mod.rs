@@ -373,7 +373,7 @@ mod tests {
         queue: &Queue<&'static str>,
         outcome: impl Fn(&'static str, u32) -> Result<Next, &'static str> + Send + 'static,
     ) -> mpsc::UnboundedReceiver<(&'static str, u64)> {
-        let (sender, told) = mpsc::unbounded_channel();
+        let (sender, reported) = mpsc::unbounded_channel();
         let begun = Instant::now();
         let count = Arc::new(Mutex::new(HashMap::<&'static str, u32>::new()));
         tokio::spawn(queue.clone().run(2, CancellationToken::new(), move |key| {
@@ -388,17 +388,17 @@ mod tests {
             let answer = outcome(key, nth);
             async move { answer }
         }));
-        told
+        reported
     }
 
     /// Returns when each of so many keys was worked on.
     async fn times(
-        told: &mut mpsc::UnboundedReceiver<(&'static str, u64)>,
+        reported: &mut mpsc::UnboundedReceiver<(&'static str, u64)>,
         number: usize,
     ) -> Vec<u64> {
         let mut keys = Vec::new();
         while keys.len() < number {
-            keys.push(told.recv().await.unwrap().1);
+            keys.push(reported.recv().await.unwrap().1);
         }
         keys
     }
@@ -426,11 +426,11 @@ mod tests {
         queue.add("a");
         queue.add("a");
         queue.add("b");
-        let mut told = start(&queue, |_, _| Ok(Next::Done));
-        assert_eq!(told.recv().await.unwrap().0, "a");
-        assert_eq!(told.recv().await.unwrap().0, "b");
+        let mut reported = start(&queue, |_, _| Ok(Next::Done));
+        assert_eq!(reported.recv().await.unwrap().0, "a");
+        assert_eq!(reported.recv().await.unwrap().0, "b");
         queue.add("end");
-        assert_eq!(told.recv().await.unwrap().0, "end");
+        assert_eq!(reported.recv().await.unwrap().0, "end");
     }
 
     #[tokio::test(start_paused = true)]
@@ -439,10 +439,10 @@ mod tests {
         queue.add_after("a", Duration::from_secs(9));
         queue.add_after("a", Duration::from_secs(3));
         queue.add_after("a", Duration::from_secs(6));
-        let mut told = start(&queue, |_, _| Ok(Next::Done));
-        assert_eq!(told.recv().await.unwrap(), ("a", 3000));
+        let mut reported = start(&queue, |_, _| Ok(Next::Done));
+        assert_eq!(reported.recv().await.unwrap(), ("a", 3000));
         queue.add_after("b", Duration::from_secs(100));
-        assert_eq!(told.recv().await.unwrap(), ("b", 103_000));
+        assert_eq!(reported.recv().await.unwrap(), ("b", 103_000));
     }
 
     #[tokio::test(start_paused = true)]
@@ -452,10 +452,10 @@ mod tests {
         queue.add_after("!later", Duration::from_secs(1));
         queue.add("b");
         queue.add("!now");
-        let mut told = start(&queue, |_, _| Ok(Next::Done));
+        let mut reported = start(&queue, |_, _| Ok(Next::Done));
         let mut order = Vec::new();
         for _ in 0..4 {
-            order.push(told.recv().await.unwrap());
+            order.push(reported.recv().await.unwrap());
         }
         assert_eq!(order, [("!now", 0), ("a", 0), ("b", 0), ("!later", 1000)]);
     }
@@ -471,7 +471,7 @@ mod tests {
         ] {
             let rank = |key: &String| i32::from(key.as_bytes()[0] - b'0');
             let (queue, over) = (Queue::ranked("test", rank), CancellationToken::new());
-            let (sender, mut told) = mpsc::unbounded_channel();
+            let (sender, mut reported) = mpsc::unbounded_channel();
             let (news, ends, count) = (queue.clone(), over.clone(), Mutex::new(0));
             let work = move |key: String| {
                 *count.lock() += 1;
@@ -496,7 +496,7 @@ mod tests {
                 queue.add(key.clone());
             }
             for key in keys.iter().filter(|it| !keeps_coming(it)) {
-                let found = told.recv().await;
+                let found = reported.recv().await;
                 assert_eq!(found.as_ref(), Some(key), "{coming}");
             }
         }
@@ -509,7 +509,7 @@ mod tests {
         for key in &there {
             queue.add(key.clone());
         }
-        let (sender, mut told) = mpsc::unbounded_channel();
+        let (sender, mut reported) = mpsc::unbounded_channel();
         let news = queue.clone();
         // A change comes with the first key, and from then on another one with each.
         let work = move |key: String| {
@@ -521,7 +521,7 @@ mod tests {
         tokio::spawn(queue.run(1, CancellationToken::new(), work));
         let mut order = Vec::new();
         while order.iter().filter(|key| there.contains(key)).count() < 4 {
-            order.push(told.recv().await.unwrap());
+            order.push(reported.recv().await.unwrap());
         }
         let places = [0, 7, 15, 23].map(|at| &*order[at]);
         assert_eq!(places, ["there 0", "there 1", "there 2", "there 3"]);
@@ -531,12 +531,12 @@ mod tests {
     async fn failures_back_off_and_success_forgets_them() {
         let queue = Queue::new("test");
         queue.add("a");
-        let mut told = start(&queue, |_, nth| match nth {
+        let mut reported = start(&queue, |_, nth| match nth {
             1..=3 | 5 => Err("no"),
             4 => Ok(Next::After(Duration::from_secs(1))),
             _ => Ok(Next::Done),
         });
-        let at = times(&mut told, 6).await;
+        let at = times(&mut reported, 6).await;
         assert_eq!(at, [0, 100, 300, 700, 1700, 1800]);
     }
 
@@ -545,7 +545,7 @@ mod tests {
         let queue = Queue::new("test");
         queue.add("a");
         let news = queue.clone();
-        let mut told = start(&queue, move |key, nth| match nth {
+        let mut reported = start(&queue, move |key, nth| match nth {
             1..=3 | 5 => Err("no"),
             4 => {
                 news.add_after(key, Duration::from_secs(5));
@@ -553,7 +553,7 @@ mod tests {
             }
             _ => Ok(Next::Done),
         });
-        let at = times(&mut told, 6).await;
+        let at = times(&mut reported, 6).await;
         assert_eq!(at, [0, 100, 300, 700, 5700, 6500]);
     }
 
@@ -562,7 +562,7 @@ mod tests {
         let queue = Queue::new("test");
         queue.add("a");
         let news = queue.clone();
-        let mut told = start(&queue, move |key, nth| {
+        let mut reported = start(&queue, move |key, nth| {
             // The other's write is seen, and does not shorten the pause.
             if nth == 2 {
                 news.add(key);
@@ -573,11 +573,11 @@ mod tests {
                 _ => Ok(Next::Done),
             }
         });
-        let at = times(&mut told, 7).await;
+        let at = times(&mut reported, 7).await;
         assert_eq!(at, [0, 50, 150, 350, 750, 1750, 1800]);
         // By then whatever is running has ended.
         queue.add_after("end", Duration::from_secs(1));
-        assert_eq!(told.recv().await.unwrap().0, "end");
+        assert_eq!(reported.recv().await.unwrap().0, "end");
         let state = queue.lock();
         assert!(state.repeats.is_empty(), "{:?}", state.repeats);
     }
@@ -586,7 +586,7 @@ mod tests {
     async fn a_key_added_during_its_work_is_worked_on_again_and_never_twice_at_once() {
         let queue: Queue<&'static str> = Queue::new("test");
         let running = Arc::new(Mutex::new((0u32, 0u32)));
-        let (sender, mut told) = mpsc::unbounded_channel();
+        let (sender, mut reported) = mpsc::unbounded_channel();
         queue.add("a");
         let (again, seen) = (queue.clone(), Arc::clone(&running));
         tokio::spawn(queue.clone().run(4, CancellationToken::new(), move |key| {
@@ -605,8 +605,8 @@ mod tests {
                 Ok::<_, Infallible>(Next::Done)
             }
         }));
-        told.recv().await.unwrap();
-        told.recv().await.unwrap();
+        reported.recv().await.unwrap();
+        reported.recv().await.unwrap();
         assert_eq!(running.lock().1, 1);
     }
 
@@ -615,14 +615,14 @@ mod tests {
         let queue = Queue::new("test");
         queue.add("a");
         let news = queue.clone();
-        let mut told = start(&queue, move |key, nth| {
+        let mut reported = start(&queue, move |key, nth| {
             if nth == 8 {
                 // It arrives while the work is under way.
                 news.add(key);
             }
             if nth < 9 { Err("no") } else { Ok(Next::Done) }
         });
-        let at = times(&mut told, 9).await;
+        let at = times(&mut reported, 9).await;
         assert_eq!(at[7] - at[6], 6_400, "it has backed off");
         assert_eq!(at[8] - at[7], 1_000, "the news is looked at");
     }
@@ -632,7 +632,7 @@ mod tests {
         let queue = Queue::new("test");
         queue.add("bad");
         queue.add("good");
-        let (sender, mut told) = mpsc::unbounded_channel();
+        let (sender, mut reported) = mpsc::unbounded_channel();
         tokio::spawn(queue.clone().run(1, CancellationToken::new(), move |key| {
             let sender = sender.clone();
             async move {
@@ -641,8 +641,8 @@ mod tests {
                 Ok::<_, Infallible>(Next::Done)
             }
         }));
-        assert_eq!(told.recv().await.unwrap(), "bad");
-        assert_eq!(told.recv().await.unwrap(), "good");
-        assert_eq!(told.recv().await.unwrap(), "bad");
+        assert_eq!(reported.recv().await.unwrap(), "bad");
+        assert_eq!(reported.recv().await.unwrap(), "good");
+        assert_eq!(reported.recv().await.unwrap(), "bad");
     }
 }

@@ -146,7 +146,7 @@ struct Reporter {
     /// The words, and since when they are the same.
     seen: Option<(String, Instant)>,
     /// The words that were reported last, and when.
-    told: Option<(String, Instant)>,
+    reported: Option<(String, Instant)>,
 }
 
 impl Reporter {
@@ -161,8 +161,8 @@ impl Reporter {
             _ => now,
         };
         self.seen = Some((words.clone(), since));
-        let due = match &self.told {
-            Some((told, at)) if *told == words => {
+        let due = match &self.reported {
+            Some((reported, at)) if *reported == words => {
                 waits && now.duration_since(*at) >= Reminder::PERIOD
             }
             // Words that never stay the same are reported as well, only less often.
@@ -172,7 +172,7 @@ impl Reporter {
             None => now.duration_since(since) >= PATIENCE,
         };
         due.then(|| {
-            self.told = Some((words.clone(), now));
+            self.reported = Some((words.clone(), now));
             words
         })
     }
@@ -183,11 +183,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_told_once_when_they_have_settled_and_again_each_minute_while_something_waits() {
+    fn words_are_reported_once_when_they_have_settled_and_again_each_minute_while_something_waits()
+    {
         let waiting = |words: &str| Some((words.to_owned(), true));
         let noted = |words: &str| Some((words.to_owned(), false));
         let start = Instant::now();
-        let told =
+        let reported =
             |course: &dyn Fn(u64) -> Option<(String, bool)>, end: u64| -> Vec<(u64, String)> {
                 let mut reporter = Reporter::default();
                 let times = (0..=end).filter_map(|second| {
@@ -198,16 +199,16 @@ mod tests {
             };
         let is = |second: u64, words: &str| (second, words.to_owned());
         assert_eq!(
-            told(&|_| waiting("a"), 125),
+            reported(&|_| waiting("a"), 125),
             [is(2, "a"), is(62, "a"), is(122, "a")]
         );
-        assert_eq!(told(&|_| noted("a"), 125), [is(2, "a")]);
+        assert_eq!(reported(&|_| noted("a"), 125), [is(2, "a")]);
         assert_eq!(
-            told(&|at| waiting(if at < 1 { "a" } else { "b" }), 30),
+            reported(&|at| waiting(if at < 1 { "a" } else { "b" }), 30),
             [is(3, "b")]
         );
         assert_eq!(
-            told(&|at| waiting(if at < 10 { "a" } else { "b" }), 30),
+            reported(&|at| waiting(if at < 10 { "a" } else { "b" }), 30),
             [is(2, "a"), is(12, "b")]
         );
         // What is over and comes back is new.
@@ -218,12 +219,12 @@ mod tests {
                 waiting("a")
             }
         };
-        assert_eq!(told(&back, 30), [is(2, "a"), is(12, "a")]);
-        assert_eq!(told(&|_| None, 30), []);
+        assert_eq!(reported(&back, 30), [is(2, "a"), is(12, "a")]);
+        assert_eq!(reported(&|_| None, 30), []);
     }
 
     #[test]
-    fn the_words_of_readyz_are_those_that_are_told() {
+    fn the_words_of_readyz_are_those_that_are_reported() {
         let health = Health::default();
         health.expect("works");
         assert_eq!(health.said(), Some(("works: starting".to_owned(), true)));
@@ -236,8 +237,8 @@ mod tests {
         );
         let (ready, text) = health.readiness();
         assert!(!ready);
-        for told in words.split("; ") {
-            assert!(text.contains(told), "{text}");
+        for reported in words.split("; ") {
+            assert!(text.contains(reported), "{text}");
         }
         health.ready("caches", Ok(()));
         health.ready("works", Ok(()));

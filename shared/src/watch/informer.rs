@@ -209,12 +209,12 @@ impl<K: Followed> Informer<K> {
     /// Adds a listener for the fates of objects of a kind without namespaces.
     pub fn on_fate(&self, listener: impl Fn(Fate<'_, K>) + Send + Sync + 'static) {
         let listener = Arc::new(listener);
-        let (cache, told) = (self.clone(), Arc::clone(&listener));
+        let (cache, reported) = (self.clone(), Arc::clone(&listener));
         self.on_change(move |change| match change {
-            Change::Applied { new, .. } => told(Fate::Applied(new)),
+            Change::Applied { new, .. } => reported(Fate::Applied(new)),
             Change::Deleted { old } => {
                 let name = old.meta().name.as_deref().unwrap_or_default();
-                told(if cache.presence(None, name).is_gone() {
+                reported(if cache.presence(None, name).is_gone() {
                     Fate::Gone(name)
                 } else {
                     Fate::Lost(name)

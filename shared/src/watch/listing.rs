@@ -271,8 +271,8 @@ mod tests {
     }
 
     /// Returns what comes of an answer.
-    async fn told<K: Followed>(mut listing: Listing<K>) -> Result<Vec<String>, String> {
-        let mut told = Vec::new();
+    async fn reported<K: Followed>(mut listing: Listing<K>) -> Result<Vec<String>, String> {
+        let mut reported = Vec::new();
         loop {
             match listing
                 .next(PATIENCE)
@@ -280,16 +280,16 @@ mod tests {
                 .map_err(|error| error.to_string())?
             {
                 Part::Object(object) => {
-                    told.push(object.meta().name.clone().unwrap_or_default());
+                    reported.push(object.meta().name.clone().unwrap_or_default());
                 }
-                Part::Rejected(rejected) => told.push(format!("-{}", rejected.name)),
+                Part::Rejected(rejected) => reported.push(format!("-{}", rejected.name)),
                 Part::End(meta) => {
                     let version = meta.resource_version.unwrap_or_default();
-                    told.push(format!(
+                    reported.push(format!(
                         "{version}:{}",
                         meta.continue_token.unwrap_or_default()
                     ));
-                    return Ok(told);
+                    return Ok(reported);
                 }
             }
         }
@@ -305,11 +305,15 @@ mod tests {
         for length in [1, 2, 3, 7, 64, 1000] {
             let listing = arriving::<ConfigMap>(text.as_bytes(), length, None);
             let expected = ["good", "-bad", "last", "7:on"];
-            assert_eq!(told(listing).await.unwrap(), expected, "pieces of {length}");
+            assert_eq!(
+                reported(listing).await.unwrap(),
+                expected,
+                "pieces of {length}"
+            );
         }
         for end in 0..text.len() - 2 {
             let listing = arriving::<ConfigMap>(&text.as_bytes()[..end], 50, None);
-            assert!(told(listing).await.is_err(), "cut after {end}");
+            assert!(reported(listing).await.is_err(), "cut after {end}");
         }
     }
 
@@ -335,13 +339,21 @@ mod tests {
         for length in [1, 2, 5, 1000] {
             let listing = arriving(&list, length, decode);
             let expected = ["a", "b", "7:on"];
-            assert_eq!(told(listing).await.unwrap(), expected, "pieces of {length}");
+            assert_eq!(
+                reported(listing).await.unwrap(),
+                expected,
+                "pieces of {length}"
+            );
         }
         for end in 0..list.len() - 5 {
-            let cut = told(arriving(&list[..end], 50, decode)).await;
+            let cut = reported(arriving(&list[..end], 50, decode)).await;
             assert!(end == 4 || end == 10 || cut.is_err(), "cut after {end}");
         }
-        assert!(told(arriving(b"{\"items\":[]}", 50, decode)).await.is_err());
+        assert!(
+            reported(arriving(b"{\"items\":[]}", 50, decode))
+                .await
+                .is_err()
+        );
     }
 
     /// Objects as large as an API stores them, far more of them than fit into memory that we would

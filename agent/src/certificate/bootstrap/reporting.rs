@@ -91,7 +91,7 @@ pub(super) struct Trouble {
     failures: u32,
     refusals: u32,
     said: String,
-    told: Option<Instant>,
+    reported: Option<Instant>,
 }
 
 impl Bootstrap {
@@ -110,14 +110,16 @@ impl Bootstrap {
             None => words.clone(),
         };
         let is_new = trouble.said != said;
-        let is_due = trouble.told.is_none_or(|at| at.elapsed() >= REPORT_AGAIN);
+        let is_due = trouble
+            .reported
+            .is_none_or(|at| at.elapsed() >= REPORT_AGAIN);
         // An approval usually takes a second or two.
         let waited = asked.is_none_or(|it| it.since.elapsed() >= WORTH_REPORTING);
         if waited && (is_new || is_due) {
             // The log has the words of /readyz, from where they are reported once.
             tracing::debug!(error = words, "no credentials for the fleet API");
             self.publish(EventType::Warning, "NoFleetCredentials", &words);
-            (trouble.said, trouble.told) = (said, Some(Instant::now()));
+            (trouble.said, trouble.reported) = (said, Some(Instant::now()));
         }
         match error {
             Error::Waits { .. } if asked.is_none_or(|it| it.since.elapsed() < PATIENCE) => {

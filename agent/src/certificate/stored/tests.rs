@@ -91,7 +91,7 @@ fn good_credentials_are_used_others_are_replaced_and_those_of_somebody_else_are_
 }
 
 #[test]
-fn no_word_of_the_stored_text_is_told() {
+fn no_word_of_the_stored_text_is_reported() {
     for text in ["token: SECRET\"", "{SECRET", "users: [SECRET", "SECRET"] {
         let found = words(&judge(Some(text.as_bytes()), "m1", None, *NOW));
         assert!(!found.contains("SECRET"), "{found}");

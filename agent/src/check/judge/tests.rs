@@ -93,7 +93,7 @@ fn each_broken_part_of_a_member_has_its_line() {
     fn fleet(facts: &mut Facts) -> &mut Fleet {
         facts.fleet.as_mut().unwrap()
     }
-    fn told(name: &str, status: Status, words: &str, break_it: impl FnOnce(&mut Facts)) {
+    fn reported(name: &str, status: Status, words: &str, break_it: impl FnOnce(&mut Facts)) {
         let mut facts = sound();
         break_it(&mut facts);
         let verdicts = check(&facts);
@@ -103,40 +103,40 @@ fn each_broken_part_of_a_member_has_its_line() {
         let found = found.unwrap_or_else(|| panic!("{name}: {verdicts:#?}"));
         assert!(found.message.contains(words), "{found:?}");
     }
-    told("answers", Error, "refused", |it| {
+    reported("answers", Error, "refused", |it| {
         it.version = Err(Refusal::Failed("refused".to_owned()));
     });
-    told("version", Error, "older than 1.25", |it| {
+    reported("version", Error, "older than 1.25", |it| {
         it.version = version("v1.20.0");
     });
-    told("agent", Error, "no agent is installed", |it| {
+    reported("agent", Error, "no agent is installed", |it| {
         it.agents = Ok(Vec::new());
     });
-    told("agent", Error, "none of 2", |it| {
+    reported("agent", Error, "none of 2", |it| {
         it.agents = Ok(vec![deployment(0)]);
     });
-    told("agent", Warning, "one replica", |it| {
+    reported("agent", Warning, "one replica", |it| {
         it.agents = Ok(vec![deployment(1)]);
     });
-    told("single-agent", Warning, "several", |it| {
+    reported("single-agent", Warning, "several", |it| {
         it.agents = Ok(vec![deployment(2), deployment(2)]);
     });
-    told("agent", Warning, "cannot be checked", |it| {
+    reported("agent", Warning, "cannot be checked", |it| {
         it.agents = Err(Refusal::Forbidden("no".to_owned()));
     });
-    told("agent-rights", Error, "may not list pods", |it| {
+    reported("agent-rights", Error, "may not list pods", |it| {
         it.lacking = Some(Ok(vec!["list pods"]));
     });
-    told(
+    reported(
         "fleet-credentials",
         Error,
         "not got its certificate yet",
         |it| it.way = Err(Refusal::Absent("no Secret".to_owned())),
     );
-    told("fleet-credentials", Warning, "cannot be checked", |it| {
+    reported("fleet-credentials", Warning, "cannot be checked", |it| {
         it.way = Err(Refusal::Forbidden("no".to_owned()));
     });
-    told("fleet-credentials", Error, "expired 24 h ago", |it| {
+    reported("fleet-credentials", Error, "expired 24 h ago", |it| {
         it.way
             .as_mut()
             .unwrap_or_else(|_| unreachable!())
@@ -145,25 +145,25 @@ fn each_broken_part_of_a_member_has_its_line() {
             end: at("2029-12-31T00:00:00Z"),
         });
     });
-    told("answers", Error, "https://fleet: refused", |it| {
+    reported("answers", Error, "https://fleet: refused", |it| {
         fleet(it).version = Err(Refusal::Failed("refused".to_owned()));
     });
-    told("another-cluster", Error, "the same cluster", |it| {
+    reported("another-cluster", Error, "the same cluster", |it| {
         fleet(it).id = Ok("1".to_owned());
     });
-    told("registered", Error, "no Cluster \"m1\"", |it| {
+    reported("registered", Error, "no Cluster \"m1\"", |it| {
         fleet(it).cluster = Err(Refusal::Absent("not found".to_owned()));
     });
-    told("registered", Error, "that of another cluster", |it| {
+    reported("registered", Error, "that of another cluster", |it| {
         fleet(it).cluster = cluster("2", json!([]));
     });
-    told(
+    reported(
         "ready",
         Error,
         "Ready is Unknown since 2030-01-01T00:00:00Z (R): words",
         |it| fleet(it).cluster = cluster("1", json!([condition("Ready", "Unknown")])),
     );
-    told("heartbeat", Error, "no lease", |it| {
+    reported("heartbeat", Error, "no lease", |it| {
         fleet(it).lease = Err(Refusal::Absent("not found".to_owned()));
     });
 }

@@ -14,11 +14,11 @@ use crate::testing;
 /// Returns a member that answers so when it is asked for the record, and the events that it is
 /// given. It refuses a record if `patch` of that answer is false.
 fn member(record: &Arc<Mutex<(u16, Value)>>) -> (Client, mpsc::UnboundedReceiver<Value>) {
-    let (record, (told, events)) = (Arc::clone(record), mpsc::unbounded_channel());
+    let (record, (reported, events)) = (Arc::clone(record), mpsc::unbounded_channel());
     let client = testing::api(move |head, body| {
         if head.method == http::Method::POST {
             let event: Value = serde_json::from_slice(body).unwrap();
-            told.send(event.clone()).unwrap();
+            reported.send(event.clone()).unwrap();
             return (201, event);
         }
         let record = record.lock();
@@ -138,7 +138,7 @@ fn refusal(code: u16, reason: &str, message: &str) -> (u16, Value) {
 /// Measures for how long a server had given no answer of its own when the agent changed to another.
 async fn silence_of(is_proxied: bool, patience: Duration) -> Duration {
     let record = Arc::new(Mutex::new(refusal(404, "NotFound", "no")));
-    let (member, _told) = member(&record);
+    let (member, _reported) = member(&record);
     let servers = ["https://a", "https://b"].map(|server| FleetServer {
         server: server.to_owned(),
         ..FleetServer::default()
@@ -181,7 +181,7 @@ async fn the_silence_of_a_server_counts_from_its_last_answer() {
 #[tokio::test(start_paused = true)]
 async fn an_agent_whose_server_answers_changes_to_a_standby_that_was_promoted() {
     let record = Arc::new(Mutex::new(refusal(404, "NotFound", "no")));
-    let (member, _told) = member(&record);
+    let (member, _reported) = member(&record);
     let restart = Restart::default();
     let silent = ["c", "d", "e", "f", "g", "h"];
     let hosts = std::iter::once("a").chain(silent).chain(["b"]);
@@ -200,7 +200,7 @@ async fn an_agent_whose_server_answers_changes_to_a_standby_that_was_promoted() 
 #[tokio::test(start_paused = true)]
 async fn a_promoted_store_is_obeyed_once_that_is_recorded() {
     let record = Arc::new(Mutex::new(refusal(404, "NotFound", "no")));
-    let (member, mut told) = member(&record);
+    let (member, mut reported) = member(&record);
     let seen = Remembered {
         epoch: 1,
         store: "b".to_owned(),
@@ -217,19 +217,22 @@ async fn a_promoted_store_is_obeyed_once_that_is_recorded() {
         let kept_out = choice.setup.obeyed.borrow().clone().unwrap_err();
         assert!(kept_out.contains("cannot be written"), "{kept_out}");
     }
-    let unwritten = told.recv().await.unwrap();
+    let unwritten = reported.recv().await.unwrap();
     assert_eq!(unwritten["reason"], "FleetRecordUnwritten");
     record.lock().1["patch"] = json!(true);
     choice.round().await;
     assert_eq!(*choice.setup.obeyed.borrow(), Ok(1));
-    assert_eq!(told.recv().await.unwrap()["reason"], "FleetRecordWritten");
+    assert_eq!(
+        reported.recv().await.unwrap()["reason"],
+        "FleetRecordWritten"
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_record_that_may_not_be_read_is_told_once_with_the_right_that_is_missing() {
+async fn a_record_that_may_not_be_read_is_reported_once_with_the_right_that_is_missing() {
     let message = "configmaps \"muster-fleet-m1\" is forbidden";
     let record = Arc::new(Mutex::new(refusal(403, "Forbidden", message)));
-    let (client, mut told) = member(&record);
+    let (client, mut reported) = member(&record);
     let mut choice = choice(client, &[], &Restart::default());
     for _ in 0..2 {
         choice.recall().await;
@@ -244,21 +247,21 @@ async fn a_record_that_may_not_be_read_is_told_once_with_the_right_that_is_missi
     choice.recall().await;
     choice.note_obeyed();
     assert_eq!(*choice.setup.obeyed.borrow(), Ok(3));
-    let unread = told.recv().await.unwrap();
+    let unread = reported.recv().await.unwrap();
     assert_eq!(unread["reason"], "FleetRecordUnread");
     let words = unread["message"].as_str().unwrap();
     let rights = "get, create and patch ConfigMap muster-fleet-m1";
     for part in [message, rights, "namespace here"] {
         assert!(words.contains(part), "{words}");
     }
-    assert_eq!(told.recv().await.unwrap()["reason"], "FleetRecordRead");
+    assert_eq!(reported.recv().await.unwrap()["reason"], "FleetRecordRead");
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_first_store_that_an_agent_meets_is_obeyed_once_that_it_was_promoted_is_recorded() {
     let record = Arc::new(Mutex::new(refusal(404, "NotFound", "no")));
     record.lock().1["patch"] = json!(false);
-    let (member, mut told) = member(&record);
+    let (member, mut reported) = member(&record);
     let restart = Restart::default();
     let promoted = Hosts {
         store: Some("b"),
@@ -276,7 +279,7 @@ async fn the_first_store_that_an_agent_meets_is_obeyed_once_that_it_was_promoted
     tokio::select! {
         () = choice.follow() => {}
         _ = obeys => panic!("obeyed, and Works are applied from now on"),
-        unwritten = told.recv() => assert_eq!(unwritten.unwrap()["reason"], "FleetRecordUnwritten"),
+        unwritten = reported.recv() => assert_eq!(unwritten.unwrap()["reason"], "FleetRecordUnwritten"),
     }
     assert!(choice.setup.obeyed.borrow().is_err());
 }

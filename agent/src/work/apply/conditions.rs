@@ -196,16 +196,16 @@ fn aggregate<'a>(messages: impl IntoIterator<Item = &'a String>) -> String {
     let unique: Vec<_> = messages
         .filter(|message| known.insert(message.clone()))
         .collect();
-    let mut told = 0;
+    let mut reported = 0;
     let mut length = 0;
     for message in &unique {
         length += message.len() + 2;
-        if told > 0 && length > LONGEST_MESSAGE {
+        if reported > 0 && length > LONGEST_MESSAGE {
             break;
         }
-        told += 1;
+        reported += 1;
     }
-    match (&unique[..told], unique.len() - told) {
+    match (&unique[..reported], unique.len() - reported) {
         ([one], 0) => one.to_string(),
         (several, 0) => format!("[{}]", several.join(", ")),
         (several, more) => format!("[{}, and {more} more]", several.join(", ")),
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn suspension_is_told() {
+    fn suspension_is_reported() {
         let suspended = dispatching(true, Timestamp::UNIX_EPOCH);
         assert_eq!(
             (suspended.status.as_str(), suspended.reason.as_str()),
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_removed_is_told_beside_what_was_not_applied() {
+    fn what_was_not_removed_is_reported_beside_what_was_not_applied() {
         let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
         let both = "Failed to apply all manifests (1/2): a; Failed to remove 1 objects: x";
         for (unapplied, unremoved, message) in [
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn ten_thousand_failures_and_long_ones_are_told_in_a_message_that_kubernetes_takes() {
+    fn ten_thousand_failures_and_long_ones_are_reported_in_a_message_that_kubernetes_takes() {
         let many = |text: &str| (0..10_000).map(|n| format!("object {n}: {text}")).collect();
         for (unapplied, end) in [
             (many("refused"), " more]"),
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_contest_names_the_other_field_manager_and_its_end_is_told_where_it_was_told() {
+    fn a_contest_names_the_other_field_manager_and_its_end_is_reported_where_it_was_reported() {
         let manifest =
             serde_json::json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
         let object = crate::work::desired::ObjectKey::of(&manifest, 0).unwrap();

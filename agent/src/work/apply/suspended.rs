@@ -63,7 +63,7 @@ impl Applier {
     /// Says which objects of a suspended Work are gone, or that none is any more.
     async fn report_missing(&self, work: &Arc<Work>, missing: &[ObjectKey]) -> Result<(), Error> {
         let now = self.clock.now();
-        let told = get(conditions_of(work), APPLIED);
+        let said = get(conditions_of(work), APPLIED);
         let applied = if !missing.is_empty() {
             let missing: Vec<_> = missing.iter().map(ToString::to_string).collect();
             let applied = conditions::missing(&missing, now);
@@ -72,7 +72,7 @@ impl Applier {
                 self.events.warn(&**work, OBJECTS_MISSING, note);
             }
             applied
-        } else if told.is_some_and(|told| told.reason == OBJECTS_MISSING) {
+        } else if said.is_some_and(|said| said.reason == OBJECTS_MISSING) {
             let total = work.spec.workload.manifests.len();
             conditions::applied(total, &Failures::default(), now)
         } else {

@@ -329,7 +329,7 @@ fn place(name: &str) -> String {
 }
 
 /// Returns status and reason of a condition of the Work.
-fn told(fleet: &Fleet, condition: &str) -> (String, String) {
+fn reported(fleet: &Fleet, condition: &str) -> (String, String) {
     let work: Work = serde_json::from_value(fleet.get("w")).unwrap();
     let conditions = work.status.unwrap().conditions;
     let found = muster_shared::conditions::get(&conditions, condition).unwrap();
@@ -353,7 +353,7 @@ async fn one_object_in_trouble_keeps_no_other_one_of_a_suspended_work_stopped() 
     let value = |name: &str| &objects[&place(name)]["data"]["a"];
     assert_eq!(names.map(value), ["stopped", "b"]);
     let suspended = ("False".to_owned(), "SuspendDispatching".to_owned());
-    assert_eq!(told(&fleet, "Dispatching"), suspended);
+    assert_eq!(reported(&fleet, "Dispatching"), suspended);
 }
 
 #[tokio::test(start_paused = true)]
@@ -369,7 +369,7 @@ async fn what_fencing_has_deleted_comes_back_while_its_work_is_suspended_and_not
     reconcile(&applier).await.unwrap();
     let objects = site.objects.lock().clone();
     assert_eq!(objects.keys().collect::<Vec<_>>(), [&place("deleted")]);
-    assert_eq!(told(&fleet, "Applied").1, "ObjectsMissing");
+    assert_eq!(reported(&fleet, "Applied").1, "ObjectsMissing");
 }
 
 #[tokio::test(start_paused = true)]
@@ -441,7 +441,7 @@ async fn a_namespace_waits_for_the_objects_of_other_works_by_the_agents_own_time
     let begun = Instant::now();
     while let Next::After(pause) = applier.remove(&cached).await.unwrap() {
         let waits = ("False".to_owned(), "Terminating".to_owned());
-        assert_eq!(told(&fleet, "Applied"), waits);
+        assert_eq!(reported(&fleet, "Applied"), waits);
         tokio::time::advance(pause).await;
     }
     let expected = Duration::from_secs(30)..Duration::from_mins(2);
@@ -456,7 +456,10 @@ async fn a_status_that_is_refused_for_its_size_does_not_keep_the_objects_from_be
     work["status"] = json!({});
     let (applier, fleet, site) = applier_of([work], true).await;
     fleet.refuses_statuses.store(true, Ordering::Relaxed);
-    assert!(reconcile(&applier).await.is_err(), "it is told again later");
+    assert!(
+        reconcile(&applier).await.is_err(),
+        "it is reported again later"
+    );
     assert!(site.objects.lock().contains_key(&place("a")));
 }
 
@@ -485,7 +488,7 @@ async fn a_task_that_has_succeeded_is_neither_awaited_nor_lost_when_its_object_g
             site.objects.lock().insert(path, object);
         }
         _ = reconcile(&applier).await;
-        assert_eq!(told(&fleet, "Applied").0, applied, "{what}");
+        assert_eq!(reported(&fleet, "Applied").0, applied, "{what}");
         let seen = applier.store.statuses.seen("w", &key).unwrap();
         assert!(!seen.lost, "{what}");
         assert!(site.writes.lock().is_empty(), "{what}");
@@ -536,7 +539,7 @@ fn named_in(fleet: &Fleet) -> Vec<Value> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn names_that_are_refused_for_their_size_do_not_keep_the_conditions_from_being_told() {
+async fn names_that_are_refused_for_their_size_do_not_keep_the_conditions_from_being_reported() {
     let (mut work, old) = work_without_old(&["a", "b"].map(config_map));
     let named = work["status"]["manifestStatuses"].as_array_mut();
     named.unwrap().drain(..2);
@@ -547,7 +550,7 @@ async fn names_that_are_refused_for_their_size_do_not_keep_the_conditions_from_b
     let objects = site.objects.lock().clone();
     let objects: Vec<_> = objects.keys().collect();
     assert_eq!(objects, [&place("a"), &place("b")]);
-    assert_eq!(told(&fleet, "Applied").0, "True");
+    assert_eq!(reported(&fleet, "Applied").0, "True");
     assert!(named_in(&fleet).is_empty());
 }
 

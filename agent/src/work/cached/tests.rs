@@ -94,8 +94,8 @@ fn at_every_depth_a_work_either_opens_or_says_why_not() {
         match work.open().unwrap() {
             Ok(_) => opened.push(levels),
             Err(unreadable) => {
-                let told = unreadable.to_string();
-                assert!(told.contains("recursion limit"), "{levels}: {told}");
+                let said = unreadable.to_string();
+                assert!(said.contains("recursion limit"), "{levels}: {said}");
                 assert!(!work.is_to_be_kept(), "{levels}");
             }
         }

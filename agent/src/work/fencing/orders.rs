@@ -152,11 +152,11 @@ mod tests {
         ] {
             let fenced = Fenced::of(&work(&[after]));
             let confirmed = confirmed.map(|after| Times { after, grace: 30 });
-            let told = before(confirmed, fenced.as_ref(), now);
-            let told = told
+            let reported = before(confirmed, fenced.as_ref(), now);
+            let reported = reported
                 .as_ref()
                 .map(|it| (it.status.as_str(), it.reason.as_str()));
-            assert_eq!(told, expected, "{confirmed:?} {after:?}");
+            assert_eq!(reported, expected, "{confirmed:?} {after:?}");
         }
     }
 }

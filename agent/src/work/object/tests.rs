@@ -525,7 +525,7 @@ async fn an_object_is_applied_without_the_fields_that_its_member_does_not_know_u
             let has_it = !applied.object["spec"]["trafficDistribution"].is_null();
             let is_changed = applied.change == Change::Updated;
             assert_eq!((has_it, is_changed), (upgraded, upgraded));
-            assert_eq!(applied.left_out, None, "it is told once");
+            assert_eq!(applied.left_out, None, "it is reported once");
         }
         assert_eq!(objects.drift.tries_again(&key), None);
     }

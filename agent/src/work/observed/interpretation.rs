@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn the_step_of_a_role_is_told_with_the_status_that_the_object_had_in_it() {
+    fn the_step_of_a_role_is_reported_with_the_status_that_the_object_had_in_it() {
         let object = |step: &str, status: Value| {
             json!({
                 "apiVersion": "example.io/v1", "kind": "Thing", "status": status,
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_that_goes_is_not_healthy_and_a_status_that_is_too_long_is_left_out_and_told() {
+    fn an_object_that_goes_is_not_healthy_and_a_status_that_is_too_long_is_left_out_and_reported() {
         let object = |status: Value, deleted: bool| {
             let mut object = json!({"apiVersion": "example.io/v1", "kind": "Thing", "metadata": {"name": "a"}, "status": status});
             if deleted {
@@ -377,11 +377,11 @@ mod tests {
         };
         let (reason, text) = Trouble::Status("too odd".into()).note(&named("Pod", "default"));
         assert_eq!(reason, "ReflectStatusFailed");
-        let told = "Reflect status for object(Pod/default/a) failed, err: too odd.";
-        assert_eq!(text, told);
+        let reported = "Reflect status for object(Pod/default/a) failed, err: too odd.";
+        assert_eq!(text, reported);
         let (reason, text) = Trouble::Health("too odd".into()).note(&named("Node", ""));
         assert_eq!(reason, "InterpretHealthFailed");
-        let told = "Interpret health of object(Node//a) failed, err: too odd.";
-        assert_eq!(text, told);
+        let reported = "Interpret health of object(Node//a) failed, err: too odd.";
+        assert_eq!(text, reported);
     }
 }

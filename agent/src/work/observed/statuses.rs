@@ -37,7 +37,7 @@ struct Known {
     /// Reason why it cannot be interpreted.
     trouble: Option<Trouble>,
     /// Whether that was reported.
-    is_told: bool,
+    is_reported: bool,
     /// Whether its task had run to its end when it went, so that it is not missed.
     has_run: bool,
 }
@@ -48,7 +48,7 @@ impl Known {
         self.has_run = false;
         let mut is_new = self.trouble != look.trouble;
         if is_new {
-            (self.trouble, self.is_told) = (look.trouble, false);
+            (self.trouble, self.is_reported) = (look.trouble, false);
         }
         if let Some(status) = look.status {
             let status = Some(status.beside(self.status.as_ref()));
@@ -131,11 +131,11 @@ impl ObjectStatuses {
     pub fn new_troubles(&self, work: &str) -> Vec<(ObjectKey, Trouble)> {
         let mut works = self.works.lock();
         let objects = works.get_mut(work).into_iter().flat_map(|it| &mut it.0);
-        let to_publish = objects.filter(|(_, known)| !known.is_told);
+        let to_publish = objects.filter(|(_, known)| !known.is_reported);
         to_publish
             .filter_map(|(key, known)| {
                 let trouble = known.trouble.clone()?;
-                known.is_told = true;
+                known.is_reported = true;
                 Some((key.clone(), trouble))
             })
             .collect()
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_not_understood_is_told_once_until_it_changes_and_the_last_report_stays() {
+    async fn what_is_not_understood_is_reported_once_until_it_changes_and_the_last_report_stays() {
         let deployment = |replicas: Value| {
             json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
                 "spec": {"replicas": 1}, "status": {"replicas": replicas}})
@@ -300,8 +300,8 @@ mod tests {
             ("good again", json!(1), 0),
             ("and bad again", json!("one"), 1),
         ];
-        for (what, replicas, told) in cases {
-            assert_eq!(check(replicas), told, "{what}");
+        for (what, replicas, shown) in cases {
+            assert_eq!(check(replicas), shown, "{what}");
         }
         let seen = statuses.of("w");
         assert_eq!(seen[&key].status(), Some(json!({"replicas": 1})));

@@ -190,9 +190,9 @@ mod tests {
             })
             .collect();
         let report = compose(&work(&names, &[]), &seen);
-        let told = report.statuses.iter();
-        let told = told.filter(|status| status.status.is_some()).count();
-        assert_eq!((told, report.shortened), (17, 23));
+        let shown = report.statuses.iter();
+        let shown = shown.filter(|status| status.status.is_some()).count();
+        assert_eq!((shown, report.shortened), (17, 23));
         let healthy = |status: &ManifestStatus| status.health == Some(ResourceHealth::Healthy);
         assert!(report.statuses.iter().all(healthy));
         let bytes = serde_json::to_vec(&report.statuses).unwrap().len();

@@ -137,7 +137,7 @@ async fn an_object_whose_work_cannot_be_read_counts_as_wanted_and_is_reconciled_
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_loss_of_an_object_is_told_where_it_is_seen_and_what_cannot_be_seen_is_unknown() {
+async fn the_loss_of_an_object_is_reported_where_it_is_seen_and_what_cannot_be_seen_is_unknown() {
     let (watches, fleet) = watches().await;
     let mut stream = stream(&watches, watched());
     for name in ["a", "b"] {

@@ -122,8 +122,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn objects_of_all_kinds_share_the_room_and_those_without_are_told_when_they_are_answered()
-    {
+    async fn objects_of_all_kinds_share_the_room_and_those_without_are_reported_when_they_are_answered()
+     {
         let (interpreters, room) = (interpreters(), Room::default());
         let mut kinds = [Waiting::new(room.clone()), Waiting::new(room.clone())];
         for (at, name) in ["a", "b", "c", "d", "e"].iter().enumerate() {
@@ -135,13 +135,13 @@ mod tests {
         assert!(kinds.iter_mut().all(waits));
         // Without webhooks no question is open any more, and all objects that wait are given back.
         interpreters.set_hooks(Hooks::default());
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         for kind in &mut kinds {
             while let Some((place, object)) = kind.answered().now_or_never() {
-                told.push((place.name, object.is_some()));
+                reported.push((place.name, object.is_some()));
             }
         }
-        told.sort();
+        reported.sort();
         let expected = [
             ("a", true),
             ("b", true),
@@ -150,7 +150,7 @@ mod tests {
             ("e", false),
         ];
         assert_eq!(
-            told,
+            reported,
             expected.map(|(name, is_kept)| (name.to_owned(), is_kept))
         );
         assert_eq!(room.0.available_permits(), MOST_BYTES);

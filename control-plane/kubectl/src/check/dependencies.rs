@@ -19,8 +19,8 @@ pub(super) fn check(category: &mut Category, facts: &Facts) {
         Err(refusal) => return category.unknown(NAME, "bindings", refusal),
     };
     let lacking = bindings.iter().filter(|it| {
-        let told = it.status.as_ref().map(|it| it.conditions.as_slice());
-        conditions::is_true(told.unwrap_or_default(), references::CONDITION)
+        let reported = it.status.as_ref().map(|it| it.conditions.as_slice());
+        conditions::is_true(reported.unwrap_or_default(), references::CONDITION)
     });
     let names: Vec<String> = lacking
         .map(|it| Workload::of(&it.spec).to_string())
@@ -28,11 +28,11 @@ pub(super) fn check(category: &mut Category, facts: &Facts) {
     if names.is_empty() {
         category.ok(NAME, "no workload is known to lack what it refers to");
     } else {
-        let told = match names.len() {
+        let reported = match names.len() {
             1 => "1 workload is placed where something that it refers to is not".to_owned(),
             all => format!("{all} workloads are placed where something that they refer to is not"),
         };
-        let message = format!("{told}: {}", listed(&names, NAMED));
+        let message = format!("{reported}: {}", listed(&names, NAMED));
         category.warning(NAME, message, HINT);
     }
 }

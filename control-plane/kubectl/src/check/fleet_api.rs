@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_definition_that_lacks_fields_is_told_with_their_paths() {
+    fn a_definition_that_lacks_fields_is_reported_with_their_paths() {
         let wanted = json!({"properties": {
             "metadata": {}, "spec": {"properties": {"a": {}, "list": {"items": {"properties": {"b": {}}}}}},
         }});

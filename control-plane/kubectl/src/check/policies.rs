@@ -26,7 +26,7 @@ use crate::table;
 /// Names that one line lists.
 const MOST: usize = 5;
 /// Policies of which each fault has a line.
-const MOST_TOLD: usize = 20;
+const MOST_REPORTED: usize = 20;
 
 pub(super) fn check(category: &mut Category, facts: &Facts) {
     match policies(facts) {
@@ -104,7 +104,7 @@ fn select_nothing(category: &mut Category, facts: &Facts, policies: &[&AnyPropag
 }
 
 fn without_effect(category: &mut Category, facts: &Facts, policies: &[&AnyPropagationPolicy]) {
-    let mut told = 0;
+    let mut reported = 0;
     for policy in policies {
         let mut notes: Vec<String> = written(
             &policy.spec,
@@ -118,18 +118,18 @@ fn without_effect(category: &mut Category, facts: &Facts, policies: &[&AnyPropag
             notes.extend(unknown_clusters(&policy.spec, |it| names.contains(&it)));
         }
         for note in notes {
-            told += 1;
-            if told <= MOST_TOLD {
+            reported += 1;
+            if reported <= MOST_REPORTED {
                 let message = format!("{}: {note}", title(policy));
                 let hint = "That part of the policy has no effect: correct it or take it out.";
                 category.warning("policy-parts", message, hint);
             }
         }
     }
-    if told > MOST_TOLD {
+    if reported > MOST_REPORTED {
         category.skipped(
             "policy-parts",
-            format!("{} more of these", told - MOST_TOLD),
+            format!("{} more of these", reported - MOST_REPORTED),
         );
     }
 }

@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_installation_is_told() {
+    fn a_second_installation_is_reported() {
         let deployment = |namespace: &str, chart: &str| {
             let labels = json!({"app.kubernetes.io/name": chart});
             serde_json::from_value(

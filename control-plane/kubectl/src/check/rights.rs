@@ -257,13 +257,13 @@ mod tests {
 
     #[test]
     fn a_patch_of_an_agent_can_be_replaced_by_reading_and_updating() {
-        let told = |it: &Right| {
+        let reported = |it: &Right| {
             let words: Vec<String> = it.instead().iter().map(Right::describe).collect();
             words.join(", ")
         };
-        let told: Vec<String> = of_agent("m1").iter().map(told).collect();
+        let reported: Vec<String> = of_agent("m1").iter().map(reported).collect();
         assert_eq!(
-            told,
+            reported,
             [
                 "get clusters.cluster.karmada.io, update clusters/status.cluster.karmada.io",
                 "get leases.coordination.k8s.io in karmada-cluster, update leases.coordination.k8s.io in karmada-cluster",

@@ -184,7 +184,7 @@ fn in_a_sound_fleet_everything_is_green() {
 }
 
 /// Breaks a sound fleet, and finds the line about the fault.
-fn told(name: &str, status: Status, words: &str, break_it: impl FnOnce(&mut Facts)) {
+fn reported(name: &str, status: Status, words: &str, break_it: impl FnOnce(&mut Facts)) {
     let mut facts = sound();
     break_it(&mut facts);
     let verdicts = judge(&facts);
@@ -208,7 +208,7 @@ fn absent() -> Refusal {
 }
 
 #[test]
-fn what_may_not_be_read_is_told_to_be_unchecked() {
+fn what_may_not_be_read_is_reported_to_be_unchecked() {
     type Refuse = fn(&mut Facts);
     let refusals: [(&str, Refuse); 9] = [
         ("dedicated", |it| it.nodes = Err(forbidden())),
@@ -222,45 +222,45 @@ fn what_may_not_be_read_is_told_to_be_unchecked() {
         ("dependencies", |it| it.bindings = Err(forbidden())),
     ];
     for (name, refuse) in refusals {
-        told(name, Status::Warning, "cannot be checked", refuse);
+        reported(name, Status::Warning, "cannot be checked", refuse);
     }
 }
 
 #[test]
-fn what_is_wrong_with_the_fleet_api_is_told() {
+fn what_is_wrong_with_the_fleet_api_is_reported() {
     use Status::{Error, Ok as Well, Warning};
-    told("answers", Error, "https://fleet: refused", |it| {
+    reported("answers", Error, "https://fleet: refused", |it| {
         it.version = Err(Refusal::Failed("refused".to_owned()));
     });
-    told("version", Error, "older than 1.30", |it| {
+    reported("version", Error, "older than 1.30", |it| {
         it.version.as_mut().unwrap().git_version = "v1.29.0".to_owned();
     });
-    told("verified", Warning, "not verified", |it| {
+    reported("verified", Warning, "not verified", |it| {
         it.verified = false;
     });
-    told("clock", Error, "3600 s ahead", |it| {
+    reported("clock", Error, "3600 s ahead", |it| {
         it.clocks.as_mut().unwrap().server = at("2030-01-01T01:00:00Z");
     });
-    told("dedicated", Error, "it has nodes", |it| {
+    reported("dedicated", Error, "it has nodes", |it| {
         it.nodes = Ok(vec![read(json!({"metadata": {"name": "n1"}}))]);
     });
-    told("served", Error, "works.work.karmada.io", |it| {
+    reported("served", Error, "works.work.karmada.io", |it| {
         _ = it
             .served
             .insert("work.karmada.io/v1alpha1".to_owned(), Err(absent()));
     });
-    told("served", Warning, "cannot be checked", |it| {
+    reported("served", Warning, "cannot be checked", |it| {
         _ = it
             .served
             .insert("work.karmada.io/v1alpha1".to_owned(), Err(forbidden()));
     });
     // Karmada serves Clusters without a definition.
-    told("definitions", Well, "every field", |it| {
+    reported("definitions", Well, "every field", |it| {
         _ = it
             .definitions
             .insert("clusters.cluster.karmada.io".to_owned(), Err(absent()));
     });
-    told("definitions", Warning, "has no spec.taintsToAdd", |it| {
+    reported("definitions", Warning, "has no spec.taintsToAdd", |it| {
         let found = it
             .definitions
             .get_mut("clustertaintpolicies.policy.karmada.io")
@@ -275,7 +275,7 @@ fn what_is_wrong_with_the_fleet_api_is_told() {
             .unwrap();
         *found = Ok(read(all));
     });
-    told("definitions", Warning, "version 99.0.0, newer", |it| {
+    reported("definitions", Warning, "version 99.0.0, newer", |it| {
         let found = it
             .definitions
             .get_mut("works.work.karmada.io")
@@ -289,19 +289,19 @@ fn what_is_wrong_with_the_fleet_api_is_told() {
 }
 
 #[test]
-fn what_is_wrong_with_the_control_plane_is_told() {
+fn what_is_wrong_with_the_control_plane_is_reported() {
     use Status::{Error, Skipped, Warning};
     fn admission(facts: &mut Facts) -> &mut Admission {
         facts.admission.as_mut().unwrap()
     }
-    told("leader", Error, "has ever led", |it| {
+    reported("leader", Error, "has ever led", |it| {
         it.leader = Err(absent());
     });
-    told("leader", Skipped, "acts without an election", |it| {
+    reported("leader", Skipped, "acts without an election", |it| {
         it.leader = Err(absent());
         it.settings = settings(&["--leader-elect=false"]);
     });
-    told(
+    reported(
         "leader",
         Error,
         "has not renewed its lease since 2029-12-31T23:59:55Z",
@@ -309,10 +309,10 @@ fn what_is_wrong_with_the_control_plane_is_told() {
             it.leader = Ok(leader(OWN, true, Some(false)));
         },
     );
-    told("leader-clock", Warning, "too old", |it| {
+    reported("leader-clock", Warning, "too old", |it| {
         it.leader = Ok(leader(OWN, true, Some(true)));
     });
-    told("leader", Error, "none leads", |it| {
+    reported("leader", Error, "none leads", |it| {
         it.leader
             .as_mut()
             .unwrap()
@@ -322,31 +322,31 @@ fn what_is_wrong_with_the_control_plane_is_told() {
             .unwrap()
             .holder_identity = None;
     });
-    told("control-plane-version", Warning, "older than", |it| {
+    reported("control-plane-version", Warning, "older than", |it| {
         it.leader = Ok(leader("0.0.1", true, None));
     });
-    told("control-plane-version", Warning, "newer than", |it| {
+    reported("control-plane-version", Warning, "newer than", |it| {
         it.leader = Ok(leader("99.0.0", true, None));
     });
-    told("gates", Skipped, "no leader says", |it| {
+    reported("gates", Skipped, "no leader says", |it| {
         it.leader.as_mut().unwrap().lease.metadata.annotations = None;
     });
-    told("gates", Warning, "Failover is off", |it| {
+    reported("gates", Warning, "Failover is off", |it| {
         it.leader = Ok(leader(OWN, false, None));
     });
-    told("control-plane-rights", Error, "list clusters", |it| {
+    reported("control-plane-rights", Error, "list clusters", |it| {
         it.control_plane = Ok(vec![(
             "c".to_owned(),
             rights::of_control_plane()[..1].to_vec(),
         )]);
     });
-    told("admission", Skipped, "webhook.enabled", |it| {
+    reported("admission", Skipped, "webhook.enabled", |it| {
         it.admission = Err(absent());
     });
-    told("admission", Warning, "was taken", |it| {
+    reported("admission", Warning, "was taken", |it| {
         admission(it).trial = Ok(json!({}));
     });
-    told("admission", Error, "unchecked: failed calling", |it| {
+    reported("admission", Error, "unchecked: failed calling", |it| {
         admission(it).trial = Err(Refusal::Failed(
             "failed calling webhook \"policies.muster.io\": refused (500 InternalError)".to_owned(),
         ));
@@ -354,21 +354,21 @@ fn what_is_wrong_with_the_control_plane_is_told() {
 }
 
 #[test]
-fn what_is_wrong_with_certificates_and_tokens_is_told() {
+fn what_is_wrong_with_certificates_and_tokens_is_reported() {
     use Status::{Error, Warning};
-    told("own-credentials", Error, "expired 24 h ago", |it| {
+    reported("own-credentials", Error, "expired 24 h ago", |it| {
         it.credentials = Some(until("2029-12-31T00:00:00Z"));
     });
-    told("authority", Warning, "4 days left", |it| {
+    reported("authority", Warning, "4 days left", |it| {
         it.authority = Some(until("2030-01-05T00:00:00Z"));
     });
-    told("push-tokens", Error, "m3: expired 60 min ago", |it| {
+    reported("push-tokens", Error, "m3: expired 60 min ago", |it| {
         it.push_tokens = Ok(BTreeMap::from([(
             "m3".to_owned(),
             Some(until("2029-12-31T23:00:00Z")),
         )]));
     });
-    told("join-tokens", Warning, "have expired: abcdef", |it| {
+    reported("join-tokens", Warning, "have expired: abcdef", |it| {
         it.tokens = Ok(vec![
             muster_control_plane::clusters::registration::token::Entry {
                 token: "abcdef.0123456789abcdef".parse().unwrap(),
@@ -409,7 +409,7 @@ fn a_fleet_that_fell_silent_one_by_one_is_not_blamed_on_the_network() {
 }
 
 #[test]
-fn what_is_wrong_with_members_is_told() {
+fn what_is_wrong_with_members_is_reported() {
     use Status::{Error, Skipped, Warning};
     fn clusters(facts: &mut Facts) -> &mut Vec<muster_shared::api::cluster::Cluster> {
         facts.clusters.as_mut().unwrap()
@@ -417,10 +417,10 @@ fn what_is_wrong_with_members_is_told() {
     fn leases(facts: &mut Facts) -> &mut Vec<Lease> {
         facts.leases.as_mut().unwrap()
     }
-    told("clusters", Warning, "no cluster has joined", |it| {
+    reported("clusters", Warning, "no cluster has joined", |it| {
         clusters(it).clear();
     });
-    told(
+    reported(
         "ready",
         Error,
         "m1: Ready is Unknown since 2030-01-01T00:00:00Z (R): words",
@@ -428,7 +428,7 @@ fn what_is_wrong_with_members_is_told() {
             clusters(it)[0] = read(cluster("m1", "Unknown", "8"));
         },
     );
-    told("ready", Error, "most likely the network", |it| {
+    reported("ready", Error, "most likely the network", |it| {
         for it in clusters(it) {
             *it = read(cluster(&it.name_any(), "Unknown", "8"));
         }
@@ -439,7 +439,7 @@ fn what_is_wrong_with_members_is_told() {
         ("ObjectsWithoutWork", "True"),
     ] {
         let expected = format!("m1: {kind} is {status} since {NOW} (R): words");
-        let told_of = |ready: &str| {
+        let reported_of = |ready: &str| {
             let mut facts = sound();
             let mut odd = cluster("m1", ready, "8");
             let fault = fixtures::condition(kind, status, "R", "words", NOW);
@@ -453,16 +453,16 @@ fn what_is_wrong_with_members_is_told() {
                 .iter()
                 .any(|it| it.name == "conditions" && it.message == expected)
         };
-        assert!(told_of("True"), "{kind}");
+        assert!(reported_of("True"), "{kind}");
         assert!(
-            !told_of("Unknown"),
+            !reported_of("Unknown"),
             "{kind}: what a silent one said last is old"
         );
     }
-    told("ready", Error, "m1 has never reported", |it| {
+    reported("ready", Error, "m1 has never reported", |it| {
         clusters(it)[0].status = None;
     });
-    told(
+    reported(
         "kubernetes-versions",
         Warning,
         "m1 v1.31.0, m2 v1.35.0",
@@ -471,22 +471,22 @@ fn what_is_wrong_with_members_is_told() {
                 Some("v1.31.0".to_owned());
         },
     );
-    told("agent-versions", Warning, "m1 (0.0.1)", |it| {
+    reported("agent-versions", Warning, "m1 (0.0.1)", |it| {
         leases(it)[0] = lease("m1", "0.0.1", None, RENEWED);
     });
-    told("agent-versions", Skipped, "no agent says", |it| {
+    reported("agent-versions", Skipped, "no agent says", |it| {
         leases(it).clear();
     });
-    told("agent-credentials", Warning, "m1 2 days left", |it| {
+    reported("agent-credentials", Warning, "m1 2 days left", |it| {
         leases(it)[0] = lease("m1", OWN, Some(until("2030-01-03T00:00:00Z")), RENEWED);
     });
-    told("agent-clocks", Warning, "m1 is 120 s ahead", |it| {
+    reported("agent-clocks", Warning, "m1 is 120 s ahead", |it| {
         leases(it)[0] = lease("m1", OWN, None, "2030-01-01T00:02:00.000000Z");
     });
-    told("agent-clocks", Error, "m1 is 3560 s behind", |it| {
+    reported("agent-clocks", Error, "m1 is 3560 s behind", |it| {
         leases(it)[0] = lease("m1", OWN, None, "2029-12-31T23:00:00.000000Z");
     });
-    told(
+    reported(
         "agent-rights",
         Error,
         "the agent of m1 (\"a\") may not patch clusters/status",
@@ -500,7 +500,7 @@ fn what_is_wrong_with_members_is_told() {
 }
 
 #[test]
-fn nobody_is_told_to_apply_all_definitions_to_the_api_of_karmada() {
+fn nobody_is_reported_to_apply_all_definitions_to_the_api_of_karmada() {
     let mut facts = sound();
     for name in [
         "clusters.cluster.karmada.io",
@@ -519,46 +519,46 @@ fn nobody_is_told_to_apply_all_definitions_to_the_api_of_karmada() {
 }
 
 #[test]
-fn policies_without_effect_are_told() {
+fn policies_without_effect_are_reported() {
     use Status::{Skipped, Warning};
-    told("policies", Skipped, "no PropagationPolicy", |it| {
+    reported("policies", Skipped, "no PropagationPolicy", |it| {
         it.policies = Ok(Vec::new());
     });
-    told("policies", Warning, "Policy default/idle", |it| {
+    reported("policies", Warning, "Policy default/idle", |it| {
         it.policies
             .as_mut()
             .unwrap()
             .push(read(policy("idle", &json!({}))));
     });
-    told("policy-parts", Warning, "is Deployment of apps/v1", |it| {
+    reported("policy-parts", Warning, "is Deployment of apps/v1", |it| {
         it.policies = Ok(vec![read(policy(
             "web",
             &json!({"resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deploymnt"}]}),
         ))]);
     });
-    told("policy-parts", Warning, "not in the fleet: nosuch", |it| {
+    reported("policy-parts", Warning, "not in the fleet: nosuch", |it| {
         it.policies = Ok(vec![read(policy(
             "web",
             &json!({"placement": {"clusterAffinity": {"clusterNames": ["m1", "nosuch"]}}}),
         ))]);
     });
-    told("taint-policies", Warning, "keeps its workloads", |it| {
+    reported("taint-policies", Warning, "keeps its workloads", |it| {
         it.taint_policies = Ok(Vec::new());
     });
-    told("taint-policies", Warning, "Failover is off", |it| {
+    reported("taint-policies", Warning, "Failover is off", |it| {
         it.leader = Ok(leader(OWN, false, None));
     });
-    told("taint-policy-parts", Warning, "condition \"Redy\"", |it| {
+    reported("taint-policy-parts", Warning, "condition \"Redy\"", |it| {
         it.taint_policies = Ok(vec![read(taint_policy("NoExecute", "Redy"))]);
     });
-    told("taint-policies", Warning, "no ClusterTaintPolicy", |it| {
+    reported("taint-policies", Warning, "no ClusterTaintPolicy", |it| {
         it.taint_policies = Ok(vec![read(taint_policy("NoExcute", "Ready"))]);
     });
-    told("failover-policies", Warning, "they move nothing", |it| {
+    reported("failover-policies", Warning, "they move nothing", |it| {
         it.taint_policies = Ok(vec![read(taint_policy("PreferNoExecute", "Ready"))]);
         it.policies = Ok(vec![read(policy("web", &json!({"failover": null})))]);
     });
-    told(
+    reported(
         "taints",
         Warning,
         "m1 has the taint mine:NoExecute, which no policy set",
@@ -578,14 +578,14 @@ fn a_policy_may_put_the_taints_of_the_state_on_if_the_control_plane_leaves_them_
         policy["spec"]["taintsToAdd"][0]["key"] = json!("cluster.karmada.io/not-ready");
         facts.taint_policies = Ok(vec![read(policy)]);
         let mut verdicts = judge(&facts).into_iter();
-        let told = verdicts.any(|it| it.name == "taint-policy-parts");
-        assert_eq!(told, is_fault, "{flags:?}");
+        let reported = verdicts.any(|it| it.name == "taint-policy-parts");
+        assert_eq!(reported, is_fault, "{flags:?}");
     }
 }
 
 #[test]
 fn a_taint_that_a_policy_set_is_as_it_should_be() {
-    told("taints", Status::Ok, "is a policy's", |it| {
+    reported("taints", Status::Ok, "is a policy's", |it| {
         let cluster = &mut it.clusters.as_mut().unwrap()[0];
         let failed = json!({"key": "example.com/failed", "effect": "NoExecute"});
         cluster.spec.taints = read(json!([failed]));
@@ -597,10 +597,10 @@ fn a_taint_that_a_policy_set_is_as_it_should_be() {
 }
 
 #[test]
-fn clusters_without_which_workloads_have_no_place_are_told() {
+fn clusters_without_which_workloads_have_no_place_are_reported() {
     use Status::{Skipped, Warning};
     // The parts of divided Jobs that clusters have are not read.
-    told("room", Skipped, "of 1 divided Jobs that go", |it| {
+    reported("room", Skipped, "of 1 divided Jobs that go", |it| {
         let mut job = binding("sum", 2, &anywhere());
         job["spec"]["resource"]["apiVersion"] = json!("batch/v1");
         job["spec"]["resource"]["kind"] = json!("Job");
@@ -616,10 +616,10 @@ fn clusters_without_which_workloads_have_no_place_are_told() {
         };
         it.clusters = Ok(["m1", "m2"].map(takes_jobs).into());
     });
-    told("room", Skipped, "no other cluster", |it| {
+    reported("room", Skipped, "no other cluster", |it| {
         it.clusters.as_mut().unwrap().truncate(1);
     });
-    told(
+    reported(
         "room",
         Warning,
         "without m1, workloads with no other place: 1 of 1: default/web (",
@@ -631,33 +631,33 @@ fn clusters_without_which_workloads_have_no_place_are_told() {
             ))]);
         },
     );
-    told("room", Warning, "no other place: 1 of 1", |it| {
+    reported("room", Warning, "no other place: 1 of 1", |it| {
         it.clusters.as_mut().unwrap()[1] = read(cluster("m2", "True", "1"));
     });
     // Each of the three workloads fits alone.
-    told("room", Warning, "1 of 3: default/c (", |it| {
+    reported("room", Warning, "1 of 3: default/c (", |it| {
         it.bindings = Ok(["a", "b", "c"]
             .map(|name| read(binding(name, 3, &anywhere())))
             .into());
     });
-    told("room", Skipped, "m1 is lost already", |it| {
+    reported("room", Skipped, "m1 is lost already", |it| {
         it.clusters.as_mut().unwrap()[0] = read(cluster("m1", "False", "8"));
     });
 }
 
 #[test]
-fn a_pause_is_told_with_what_ends_it() {
+fn a_pause_is_reported_with_what_ends_it() {
     use Status::{Ok as Well, Warning};
-    told("pauses", Well, "movement is not paused", |_| {});
-    told("pauses", Warning, "all movement is paused by ann", |it| {
+    reported("pauses", Well, "movement is not paused", |_| {});
+    reported("pauses", Warning, "all movement is paused by ann", |it| {
         let data = json!({"by": "ann", "since": NOW});
         it.pause = Ok(Some(read(json!({"data": data}))));
     });
-    told("pauses", Well, "movement is not paused", |it| {
+    reported("pauses", Well, "movement is not paused", |it| {
         let data = json!({"until": "2029-12-31T00:00:00Z"});
         it.pause = Ok(Some(read(json!({"data": data}))));
     });
-    told(
+    reported(
         "pauses",
         Warning,
         "movement out of m1 is paused (reason: \"disks\")",
@@ -681,13 +681,13 @@ fn workloads_that_lack_what_they_refer_to_are_a_warning() {
             conditions::set(&mut status.conditions, lacks.clone());
         }
     };
-    told("dependencies", Well, "no workload is known to lack", |_| {});
-    told("dependencies", Warning, "1 workload is placed where", lack);
+    reported("dependencies", Well, "no workload is known to lack", |_| {});
+    reported("dependencies", Warning, "1 workload is placed where", lack);
 }
 
 #[test]
 fn a_check_that_there_is_not_cannot_be_left_out() {
     known("room").unwrap();
-    let told = known("roms").unwrap_err();
-    assert!(told.contains("is it room?"), "{told}");
+    let reported = known("roms").unwrap_err();
+    assert!(reported.contains("is it room?"), "{reported}");
 }

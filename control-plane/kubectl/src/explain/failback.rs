@@ -110,8 +110,8 @@ mod tests {
                 "does not return to m1: the cluster is not healthy: Ready is Unknown",
             ),
         ] {
-            let told = report(failback, flags, change);
-            assert!(told.contains(expected), "{told}");
+            let reported = report(failback, flags, change);
+            assert!(reported.contains(expected), "{reported}");
         }
     }
 }

@@ -51,29 +51,29 @@ pub(super) fn moves(binding: &AnyBinding) -> Vec<String> {
     });
     let mut moves: Vec<_> = by_taint.into_iter().chain(by_failure).collect();
     moves.sort();
-    let told = moves.into_iter().map(|(at, from, to, mode, cause)| {
+    let reported = moves.into_iter().map(|(at, from, to, mode, cause)| {
         let mut text = format!("{at:.0}: left {from}, then placed on {to} ({mode}): {cause}");
         if binding.spec.has_copy(&from) {
             let _ = write!(text, ". It has returned to {from} since");
         }
         text
     });
-    told.collect()
+    reported.collect()
 }
 
 /// Returns what would have to change for a workload that has to leave and cannot, or that has no
 /// place.
 pub(super) fn remedies(
     policy: Option<&str>,
-    told: &[Condition],
+    reported: &[Condition],
     attempts: &[Explanation],
 ) -> Vec<String> {
     let pending = |kind: &str| {
-        let condition = conditions::get(told, kind)?;
+        let condition = conditions::get(reported, kind)?;
         (condition.status == conditions::TRUE).then_some(condition.reason.as_str())
     };
     // What keeps a workload although a taint would move it is shown as not pending.
-    let kept = conditions::get(told, EVICTION).map(|it| it.reason.as_str());
+    let kept = conditions::get(reported, EVICTION).map(|it| it.reason.as_str());
     let lacks = pending(references::CONDITION);
     let reasons = [pending(EVICTION), pending(APPLICATION), kept, lacks];
     let policy = policy.unwrap_or("its policy");
@@ -123,12 +123,12 @@ fn openings(attempts: &[Explanation]) -> Vec<String> {
             }
         }
     }
-    let told = clusters.into_iter().map(|(filter, names)| {
+    let reported = clusters.into_iter().map(|(filter, names)| {
         let what = REMEDIES.iter().find(|(name, _)| *name == filter);
         let what = what.map_or("fix what the table shows", |(_, what)| what);
         format!("{}: {what}", listed(&names, MOST_NAMED))
     });
-    told.collect()
+    reported.collect()
 }
 
 /// Stands for a filter where a cluster has no room.
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn moves_are_told_in_their_order_and_so_is_a_return() {
+    fn moves_are_reported_in_their_order_and_so_is_a_return() {
         let at = |second| jiff::Timestamp::from_second(second).unwrap();
         let by_taint = Record::new("m1", "m2", "Gracefully", "taint x:NoExecute", at(20));
         let by_failure = r#"{"moves": 1, "lastMove": "1970-01-01T00:00:10Z", "last":
@@ -217,10 +217,10 @@ mod tests {
         assert_eq!(moves(&binding(&json!({}), &placed)), [""; 0]);
         let shares = json!([{"name": "m1", "replicas": 0}, {"name": "m2", "replicas": 2}]);
         let away = binding(&annotations, &json!({"replicas": 2, "clusters": shares}));
-        let told = moves(&away).join("\n");
+        let reported = moves(&away).join("\n");
         assert!(
-            !told.contains("returned"),
-            "a share of zero is none: {told}"
+            !reported.contains("returned"),
+            "a share of zero is none: {reported}"
         );
     }
 
@@ -268,8 +268,8 @@ mod tests {
             (CONDITION, "False", PLACED, &[]),
             ("Scheduled", "True", "Success", &[]),
         ] {
-            let told = [condition(kind, status, reason)];
-            let found = remedies(Some("PropagationPolicy a/b"), &told, &attempts);
+            let reported = [condition(kind, status, reason)];
+            let found = remedies(Some("PropagationPolicy a/b"), &reported, &attempts);
             assert_eq!(found.len(), parts.len(), "{reason}: {found:?}");
             for (found, part) in found.iter().zip(parts) {
                 assert!(found.contains(part), "{reason}: {found:?}");

@@ -39,17 +39,17 @@ pub(crate) fn policies_of<'a>(
 pub(crate) async fn authors(client: &Client, policies: BTreeSet<PolicyKey>) -> Vec<String> {
     let others = policies.len().saturating_sub(MOST_READ);
     let few = policies.into_iter().take(MOST_READ);
-    let told = few.map(|key| async move {
+    let reported = few.map(|key| async move {
         let policy = read(client, &key).await?;
         Some(format!("{key}{}", author(&policy)))
     });
-    let told = join_all(told).await.into_iter().flatten();
+    let reported = join_all(reported).await.into_iter().flatten();
     let more = match others {
         0 => None,
         1 => Some("and 1 more policy".to_owned()),
         more => Some(format!("and {more} more policies")),
     };
-    told.chain(more).collect()
+    reported.chain(more).collect()
 }
 
 fn place(suspension: &Suspension) -> Option<String> {
@@ -82,7 +82,7 @@ mod tests {
     use crate::fixtures;
 
     #[tokio::test]
-    async fn the_orders_of_the_first_few_policies_are_told() {
+    async fn the_orders_of_the_first_few_policies_are_reported() {
         let orders = json!([{"order": "suspend", "by": "alice"}]).to_string();
         let client = fixtures::api(move |request| {
             let name = request.uri().path().rsplit('/').next();
@@ -98,19 +98,19 @@ mod tests {
             });
             fixtures::binding("shop", name, &json!({ "metadata": metadata }))
         };
-        let told = async |names: &[&str]| {
+        let reported = async |names: &[&str]| {
             let bindings: Vec<_> = names.iter().map(|it| binding(it)).collect();
             authors(&client, policies_of(bindings.iter().map(AsRef::as_ref))).await
         };
         let by_alice = |name: &str| format!("PropagationPolicy shop/{name}: suspended by alice");
-        assert_eq!(told(&["b", "a", "b"]).await, ["a", "b"].map(by_alice));
-        let many = told(&["a", "b", "c", "d", "e"]).await;
+        assert_eq!(reported(&["b", "a", "b"]).await, ["a", "b"].map(by_alice));
+        let many = reported(&["a", "b", "c", "d", "e"]).await;
         assert_eq!(many[2..], [by_alice("c"), "and 2 more policies".to_owned()]);
     }
 
     #[test]
-    fn a_suspension_is_told_with_its_clusters() {
-        let told = |value: Value| place(&serde_json::from_value(value).unwrap());
+    fn a_suspension_is_reported_with_its_clusters() {
+        let reported = |value: Value| place(&serde_json::from_value(value).unwrap());
         for (suspension, expected) in [
             (json!({}), None),
             (json!({"scheduling": true}), None),
@@ -121,15 +121,19 @@ mod tests {
                 Some("in m1, m2"),
             ),
         ] {
-            let told = told(suspension.clone());
-            let end = expected.map(|it| told.as_ref().is_some_and(|told| told.ends_with(it)));
-            assert_eq!(end, expected.map(|_| true), "{suspension} {told:?}");
-            assert_eq!(told.is_some(), expected.is_some(), "{suspension}");
+            let reported = reported(suspension.clone());
+            let end = expected.map(|it| {
+                reported
+                    .as_ref()
+                    .is_some_and(|reported| reported.ends_with(it))
+            });
+            assert_eq!(end, expected.map(|_| true), "{suspension} {reported:?}");
+            assert_eq!(reported.is_some(), expected.is_some(), "{suspension}");
         }
     }
 
     #[test]
-    fn the_author_of_a_suspension_is_a_user_or_else_a_program_or_else_not_told() {
+    fn the_author_of_a_suspension_is_a_user_or_else_a_program_or_else_not_reported() {
         let orders = json!([{"order": "suspend", "by": "alice", "reason": "an audit"}]);
         let managed = json!([{
             "manager": "argocd", "operation": "Update", "time": "2026-01-01T00:00:00Z",
@@ -157,7 +161,7 @@ mod tests {
             "order": "suspend", "by": "alice", "reason": "\u{1b}[2J\u{1b}[Hall is well\nWELL: 5 of 5 clusters ready",
         }]);
         let metadata = json!({"annotations": {ORDERED_BY: orders.to_string()}});
-        let told = author(&serde_json::from_value(metadata).unwrap());
-        assert!(!told.contains(char::is_control), "{told:?}");
+        let reported = author(&serde_json::from_value(metadata).unwrap());
+        assert!(!reported.contains(char::is_control), "{reported:?}");
     }
 }

@@ -46,7 +46,7 @@ fn answer() -> Answer {
 }
 
 #[test]
-fn what_follows_a_workload_is_told_to_be_where_that_is() {
+fn what_follows_a_workload_is_reported_to_be_where_that_is() {
     let (mut binding, snapshot) = scene();
     let spec = &mut binding.spec;
     (spec.placement, spec.clusters) = (None, Vec::new());
@@ -62,7 +62,7 @@ fn what_follows_a_workload_is_told_to_be_where_that_is() {
 }
 
 #[test]
-fn what_an_old_copy_waits_for_is_told_beside_it_and_of_a_job_that_no_grace_period_ends_that() {
+fn what_an_old_copy_waits_for_is_reported_beside_it_and_of_a_job_that_no_grace_period_ends_that() {
     let now = "2024-01-01T00:03:00Z".parse().unwrap();
     let undone = format!("\n  its copy there waits: {UNDONE}\n");
     let waits = [
@@ -208,12 +208,12 @@ fn an_old_copy_in_a_cluster_that_is_silent_may_still_run() {
         ..answer()
     };
     let text = answer.to_string();
-    let told: Vec<&str> = text
+    let reported: Vec<&str> = text
         .lines()
         .filter(|it| it.starts_with("Old copy: "))
         .collect();
     assert_eq!(
-        told,
+        reported,
         [
             "Old copy: not confirmed gone in m7 (silent), where it may still run",
             "Old copy: not confirmed gone in m8 (being removed), where it may still run",

@@ -155,7 +155,7 @@ impl WorkloadRow {
         let not_heard: Vec<String> = not_heard.cloned().collect();
         let task = spec.graceful_eviction_tasks.first();
         let created = task.and_then(|it| it.creation_timestamp.as_ref());
-        let (state, told) = match (pending, unplaced, unknown) {
+        let (state, reported) = match (pending, unplaced, unknown) {
             (Some(pending), ..) => (pending.reason.clone(), Some(pending)),
             (_, Some(unplaced), _) => ("Unplaced".to_owned(), Some(unplaced)),
             _ if held.is_some() => (held.map(|it| it.reason.clone()).unwrap_or_default(), held),
@@ -165,7 +165,7 @@ impl WorkloadRow {
             _ if lacks.is_some() => (references::CONDITION.to_owned(), lacks),
             _ => ("Placed".to_owned(), None),
         };
-        let since = told.map(|it| it.last_transition_time.0);
+        let since = reported.map(|it| it.last_transition_time.0);
         let each = |name: &str, replicas: i32| match replicas {
             0 => name.to_owned(),
             _ => format!("{name}({replicas})"),
@@ -188,21 +188,21 @@ impl WorkloadRow {
             not_heard,
             state,
             since: since.or_else(|| created.map(|it| it.0)),
-            message: told.map(|it| it.message.clone()).unwrap_or_default(),
+            message: reported.map(|it| it.message.clone()).unwrap_or_default(),
             binding: BindingKey::of(binding).to_string(),
         }
     }
 
     /// Returns the clusters that the workload leaves, as the table shows them.
     fn leaving(&self) -> Vec<String> {
-        let told = self.leaving.iter().map(|it| {
+        let reported = self.leaving.iter().map(|it| {
             if self.not_heard.contains(it) {
                 format!("{it} (silent)")
             } else {
                 it.clone()
             }
         });
-        told.collect()
+        reported.collect()
     }
 
     /// Returns whether the workload is on a cluster or leaves it.

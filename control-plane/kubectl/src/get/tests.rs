@@ -127,7 +127,7 @@ async fn what_is_not_there_is_answered_with_what_is_and_what_may_be_meant() {
         ("worklaods", "is it workloads?"),
         ("pods", "clusters (cluster, cl) and workloads"),
     ] {
-        let told = names(words).await.unwrap_err().to_string();
-        assert!(told.contains(part), "{words}: {told}");
+        let reported = names(words).await.unwrap_err().to_string();
+        assert!(reported.contains(part), "{words}: {reported}");
     }
 }

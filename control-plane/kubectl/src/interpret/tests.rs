@@ -148,19 +148,22 @@ fn a_check_lists_what_is_set_and_fails_for_what_is_not_valid() {
     }
     let broken = WIDGETS.replace("return o.status.phase ==", "return ==");
     let file = folder.write("broken.yaml", &broken);
-    let told = run(&["-f", &file, "--check"]).unwrap_err();
-    assert!(told.contains("InterpretHealth:      ERROR: "), "{told}");
+    let reported = run(&["-f", &file, "--check"]).unwrap_err();
     assert!(
-        told.contains("line 1: unexpected symbol near '=='"),
-        "{told}"
+        reported.contains("InterpretHealth:      ERROR: "),
+        "{reported}"
     );
-    assert!(told.ends_with("1 scripts are not valid"), "{told}");
+    assert!(
+        reported.contains("line 1: unexpected symbol near '=='"),
+        "{reported}"
+    );
+    assert!(reported.ends_with("1 scripts are not valid"), "{reported}");
     let twice = format!(
         "{WIDGETS}\n---\n{}",
         WIDGETS.replace("name: widgets", "name: more")
     );
-    let told = run(&["-f", &folder.write("twice.yaml", &twice), "--check"]).unwrap_err();
-    assert!(told.contains("customized by"), "{told}");
+    let reported = run(&["-f", &folder.write("twice.yaml", &twice), "--check"]).unwrap_err();
+    assert!(reported.contains("customized by"), "{reported}");
 }
 
 #[test]
@@ -234,8 +237,8 @@ fn what_is_missing_or_wrong_is_named() {
         ("-f /nowhere --check".to_owned(), "read /nowhere"),
     ] {
         let line: Vec<&str> = line.split(' ').collect();
-        let told = run(&line).unwrap_err();
-        assert!(told.contains(expected), "{line:?}: {told}");
+        let reported = run(&line).unwrap_err();
+        assert!(reported.contains(expected), "{line:?}: {reported}");
     }
 }
 
@@ -252,7 +255,7 @@ webhooks:
 ";
 
 #[test]
-fn where_a_webhook_would_answer_is_told_and_a_script_goes_before_it() {
+fn where_a_webhook_would_answer_is_reported_and_a_script_goes_before_it() {
     muster_shared::tls::install_provider();
     let folder = Folder::new();
     let good = WEBHOOKS.replace("ADDRESS", "'https://hook.example.com'");
@@ -270,14 +273,17 @@ fn where_a_webhook_would_answer_is_told_and_a_script_goes_before_it() {
     );
     let health = ["--operation", "InterpretHealth", "--observed"];
     let both = ["-f", &good, "-f", &rules];
-    let told = run(&[&both[..], &health, &[&gadget]].concat()).unwrap_err();
+    let reported = run(&[&both[..], &health, &[&gadget]].concat()).unwrap_err();
     assert_eq!(
-        told,
+        reported,
         "webhook \"gadgets.example.com\" of ResourceInterpreterWebhookConfiguration \"hooks\" answers \
          InterpretHealth of example.com/v1 Gadget, and no webhook is asked from here"
     );
     let found = run(&[&both[..], &health, &[&widget]].concat()).unwrap();
     assert_eq!(found.trim(), "healthy: true");
-    let told = run(&["-f", &bad, "--check"]).unwrap_err();
-    assert!(told.contains("does not begin with https://"), "{told}");
+    let reported = run(&["-f", &bad, "--check"]).unwrap_err();
+    assert!(
+        reported.contains("does not begin with https://"),
+        "{reported}"
+    );
 }

@@ -66,14 +66,14 @@ async fn a_list_that_the_server_has_forgotten_is_read_anew_and_no_object_comes_t
 }
 
 #[tokio::test]
-async fn a_refused_list_is_told_by_its_name() {
+async fn a_refused_list_is_reported_by_its_name() {
     let (api, _) = api(vec![refusal(403, "Forbidden")]);
     let error = all(api).await.unwrap_err();
     assert!(error.starts_with("list clusters: "), "{error}");
 }
 
 #[tokio::test]
-async fn an_object_that_cannot_be_read_is_told_and_the_others_are_there() {
+async fn an_object_that_cannot_be_read_is_reported_and_the_others_are_there() {
     let (code, mut list) = page(&["a", "b"], "");
     list["items"][0]["spec"]["taints"] = json!([
         {"key": "a", "effect": "NoSchedule", "timeAdded": "9999-12-31T23:59:59Z"},
@@ -81,9 +81,9 @@ async fn an_object_that_cannot_be_read_is_told_and_the_others_are_there() {
     let (api, _) = api(vec![(code, list)]);
     let (found, unreadable) = readable(api, &(), Part::Whole).await.unwrap();
     assert_eq!(names(&found), ["b"]);
-    let [told] = &unreadable[..] else {
+    let [reported] = &unreadable[..] else {
         panic!("{unreadable:?}");
     };
     let begins = "Cluster a cannot be read and is left out here: ";
-    assert!(told.starts_with(begins), "{told}");
+    assert!(reported.starts_with(begins), "{reported}");
 }

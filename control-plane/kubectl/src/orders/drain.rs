@@ -109,8 +109,8 @@ pub(super) async fn carry_out(
     let preview = check(client, names).await?;
     let is_stranded = preview.is_stranded();
     if options.dry_run {
-        let told = options.output.print(|| preview.table(), &preview)?;
-        return Ok(Reply::with(told, is_stranded.then_some(STRANDED)));
+        let reported = options.output.print(|| preview.table(), &preview)?;
+        return Ok(Reply::with(reported, is_stranded.then_some(STRANDED)));
     }
     // Printed first: a person who reads it may still end the order.
     if options.wait {

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_that_is_not_seen_is_told() {
+    fn a_cluster_that_is_not_seen_is_reported() {
         let doubt = Presence::Unknown(Doubt::Unreadable { deleting: false });
         assert_eq!(
             unseen((&"m1".to_owned(), &doubt)).as_deref(),

@@ -173,7 +173,7 @@ pub(super) async fn give(
             change(client, name, given, first).await?;
         }
     }
-    let mut told = String::new();
+    let mut reported = String::new();
     for name in names {
         // A new reason for an order that stands is recorded as well.
         let explains = !order.add.is_empty() && !given.reason.is_empty();
@@ -182,20 +182,20 @@ pub(super) async fn give(
             Ok(patch.or_else(|| explains.then(|| json!({}))))
         };
         let changed = change(client, name, Some(&given), last).await;
-        let is_changed = changed.with_context(|| half(&told))?;
+        let is_changed = changed.with_context(|| half(&reported))?;
         let what = if is_changed {
             order.done
         } else {
             order.already
         };
-        let _ = writeln!(told, "Cluster {name} {what}");
+        let _ = writeln!(reported, "Cluster {name} {what}");
     }
-    Ok(told)
+    Ok(reported)
 }
 
 /// Returns a message that says what an order about several clusters came to before it failed.
-pub(super) fn half(told: &str) -> String {
-    let done = told.lines().collect::<Vec<_>>().join("; ");
+pub(super) fn half(reported: &str) -> String {
+    let done = reported.lines().collect::<Vec<_>>().join("; ");
     let done = if done.is_empty() { "nothing" } else { &done };
     format!("the order is not complete, give it again (done so far: {done})")
 }

@@ -87,7 +87,7 @@ pub(super) async fn carry_out(client: &Client, options: &Options) -> anyhow::Res
             "From now on {pause}\nkubectl muster resume ends it\n"
         ));
     };
-    let mut told = String::new();
+    let mut reported = String::new();
     for name in &names {
         find_cluster(client, name).await?;
     }
@@ -99,14 +99,14 @@ pub(super) async fn carry_out(client: &Client, options: &Options) -> anyhow::Res
             ))
         })
         .await
-        .with_context(|| half(&told))?;
+        .with_context(|| half(&reported))?;
         let pause = Pause {
             cluster: Some(name.clone()),
             ..pause.clone()
         };
-        let _ = writeln!(told, "From now on {pause}");
+        let _ = writeln!(reported, "From now on {pause}");
     }
-    Ok(told)
+    Ok(reported)
 }
 
 /// Returns the record of a pause of the fleet.
@@ -175,7 +175,7 @@ pub(super) async fn resume(client: &Client, options: &Resuming) -> anyhow::Resul
             },
         );
     };
-    let mut told = String::new();
+    let mut reported = String::new();
     for name in &names {
         find_cluster(client, name).await?;
     }
@@ -186,14 +186,14 @@ pub(super) async fn resume(client: &Client, options: &Resuming) -> anyhow::Resul
             Ok(is_paused.then(|| json!({"metadata": {"annotations": {PAUSED: null}}})))
         })
         .await
-        .with_context(|| half(&told))?;
+        .with_context(|| half(&reported))?;
         let _ = if changed {
-            writeln!(told, "Movement out of {name} goes on")
+            writeln!(reported, "Movement out of {name} goes on")
         } else {
-            writeln!(told, "Movement out of {name} was not paused on its own")
+            writeln!(reported, "Movement out of {name} was not paused on its own")
         };
     }
-    Ok(told)
+    Ok(reported)
 }
 
 #[cfg(test)]

@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_because_too_many_clusters_have_failed_is_not_told_to_wait_in_the_queue() {
+    fn what_stays_because_too_many_clusters_have_failed_is_not_reported_to_wait_in_the_queue() {
         let fleet = [
             binding("a", "m1", false, STOPPED, &json!([])),
             binding("b", "m1", false, "NowhereToGo", &json!([])),
@@ -354,25 +354,29 @@ mod tests {
             progress.line(false),
             "0 of 2 moved, 0 being replaced, 0 waiting, 1 with nowhere to go, 1 until fewer clusters have failed"
         );
-        let told = progress.report(&["m1".to_owned()], Ok(End::Done));
-        assert!(told.contains("too many clusters have failed"), "{told}");
+        let reported = progress.report(&["m1".to_owned()], Ok(End::Done));
+        assert!(
+            reported.contains("too many clusters have failed"),
+            "{reported}"
+        );
     }
 
     #[test]
-    fn a_drain_that_was_under_way_is_not_told_to_have_moved_nothing_and_a_standstill_is_told() {
+    fn a_drain_that_was_under_way_is_not_reported_to_have_moved_nothing_and_a_standstill_is_reported()
+     {
         let resumed = Progress {
             waiting: 31,
             is_resumed: true,
             nothing_moves: vec!["all movement is paused by ann".to_owned()],
             ..Progress::default()
         };
-        let told = resumed.report(&["m1".to_owned()], Err(Stopped::TimedOut));
+        let reported = resumed.report(&["m1".to_owned()], Err(Stopped::TimedOut));
         for part in [
             "m1: 0 moved of the 31 that were still there, 0 being replaced, 31 waiting",
             "\nNothing moves: all movement is paused by ann\n",
             "The drain holds: ",
         ] {
-            assert!(told.contains(part), "{part:?} is not in\n{told}");
+            assert!(reported.contains(part), "{part:?} is not in\n{reported}");
         }
     }
 

@@ -105,9 +105,10 @@ pub(super) async fn carry_out(
     let now = ServerTime::ask(client).await.now();
     let author = options.why.author(client).await;
     let grace = options.grace.0;
-    let mut told = String::new();
+    let mut reported = String::new();
     if grace.is_zero() {
-        told.push_str("Movement is not paused: clusters that do not report here in time fail\n");
+        reported
+            .push_str("Movement is not paused: clusters that do not report here in time fail\n");
     } else {
         let pause = Pause {
             reason: format!("promotion to epoch {epoch}: every cluster gets a full grace"),
@@ -118,10 +119,13 @@ pub(super) async fn carry_out(
         };
         let order = author.order(order::PAUSE, now);
         let _ = if hold(client, &pause, order).await? {
-            writeln!(told, "From now on {pause}. kubectl muster resume ends it")
+            writeln!(
+                reported,
+                "From now on {pause}. kubectl muster resume ends it"
+            )
         } else {
             writeln!(
-                told,
+                reported,
                 "Movement was paused already, and stays so: kubectl muster resume ends it"
             )
         };
@@ -136,7 +140,7 @@ pub(super) async fn carry_out(
     let write = namespaces.patch_metadata(CLUSTER_NAMESPACE, &params, &patch);
     call("write the epoch", write).await?;
     let _ = write!(
-        told,
+        reported,
         "The store at {server} has epoch {epoch} now; it had {own}. It knows {clusters}\n\
          An agent that has seen it obeys no store with a lower epoch, and a control plane that learns of it leads none\n\
          \n\
@@ -149,7 +153,7 @@ pub(super) async fn carry_out(
          4. kubectl muster status: clusters with ObjectsWithoutWork=True run what this store does not know (WHY names it)\n\
          5. Clusters that joined after the snapshot: kubectl muster token create --cluster-name NAME\n"
     );
-    Ok(told)
+    Ok(reported)
 }
 
 /// Pauses the fleet unless it is paused for at least as long; returns whether it was not. One that

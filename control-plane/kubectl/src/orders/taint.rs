@@ -202,7 +202,7 @@ fn apply(
     overwrite: bool,
     now: Timestamp,
 ) -> anyhow::Result<(Vec<Taint>, Vec<String>)> {
-    let (mut taints, mut told) = (present.to_vec(), Vec::new());
+    let (mut taints, mut reported) = (present.to_vec(), Vec::new());
     for edit in edits {
         match edit {
             Edit::Add(taint) => match find(&taints, &taint.key, &taint.effect).cloned() {
@@ -210,7 +210,7 @@ fn apply(
                     if known.value.as_deref().unwrap_or_default()
                         == taint.value.as_deref().unwrap_or_default() =>
                 {
-                    told.push(format!("has {} already", describe(taint)));
+                    reported.push(format!("has {} already", describe(taint)));
                 }
                 Some(known) => {
                     ensure!(
@@ -223,14 +223,14 @@ fn apply(
                     for it in taints.iter_mut().filter(same) {
                         it.value.clone_from(&taint.value);
                     }
-                    told.push(edit.to_string());
+                    reported.push(edit.to_string());
                 }
                 None => {
                     taints.push(Taint {
                         time_added: Some(Time(now)),
                         ..taint.clone()
                     });
-                    told.push(edit.to_string());
+                    reported.push(edit.to_string());
                 }
             },
             Edit::Remove { key, effect } => {
@@ -243,11 +243,11 @@ fn apply(
                     bail!("it has no taint {key}{effect}");
                 }
                 taints.retain(|it| !goes(it));
-                told.push(format!("untainted {}", gone.join(" and ")));
+                reported.push(format!("untainted {}", gone.join(" and ")));
             }
         }
     }
-    Ok((taints, told))
+    Ok((taints, reported))
 }
 
 /// Returns the edits that change something, in words. A taint that is there already was put on by
@@ -301,7 +301,7 @@ pub(super) async fn carry_out(client: &Client, options: &Options) -> anyhow::Res
             .await?;
         }
     }
-    let mut told = String::new();
+    let mut reported = String::new();
     let dry = if options.dry_run { " (dry run)" } else { "" };
     for (name, changes) in names.iter().zip(changes) {
         let order = attribution::Attribution {
@@ -311,16 +311,16 @@ pub(super) async fn carry_out(client: &Client, options: &Options) -> anyhow::Res
         let lines = std::cell::RefCell::new(Vec::new());
         change(client, name, Some(&order), |cluster| {
             let present = &cluster.spec.taints;
-            let (taints, told) = apply(present, &edits, options.overwrite, time.now())
+            let (taints, reported) = apply(present, &edits, options.overwrite, time.now())
                 .with_context(|| format!("Cluster {name}"))?;
-            *lines.borrow_mut() = told;
+            *lines.borrow_mut() = reported;
             let is_changed = taints != *present && !options.dry_run;
             Ok(is_changed.then(|| json!({ "spec": { "taints": taints } })))
         })
         .await
-        .with_context(|| half(&told))?;
+        .with_context(|| half(&reported))?;
         for line in lines.into_inner() {
-            let _ = writeln!(told, "Cluster {name} {line}{dry}");
+            let _ = writeln!(reported, "Cluster {name} {line}{dry}");
         }
     }
     if is_held {
@@ -331,7 +331,7 @@ pub(super) async fn carry_out(client: &Client, options: &Options) -> anyhow::Res
             )?;
         }
     }
-    Ok(told)
+    Ok(reported)
 }
 
 #[cfg(test)]

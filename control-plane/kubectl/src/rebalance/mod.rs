@@ -85,8 +85,8 @@ pub(super) async fn carry_out(
     let refused = (is_named && !preview.refused.is_empty()).then_some(STRANDED);
     let table = || preview.table(is_named);
     if options.dry_run || preview.moves.is_empty() {
-        let told = options.output.print(table, &preview)?;
-        return Ok(Reply::with(told, refused));
+        let reported = options.output.print(table, &preview)?;
+        return Ok(Reply::with(reported, refused));
     }
     let moves = preview.moves.iter().map(|it| it.workload.clone());
     let moves: Vec<WorkloadReference> = moves.collect();

@@ -187,7 +187,7 @@ impl Preview {
     /// asked for by name.
     pub fn table(&self, is_named: bool) -> String {
         let mut text = String::new();
-        for (list, one, many, is_told) in [
+        for (list, one, many, is_reported) in [
             (&self.moves, "moves", "move", true),
             (&self.stay, "stays", "stay", is_named),
             (
@@ -202,7 +202,7 @@ impl Preview {
                 1 => writeln!(text, "1 workload {one}"),
                 count => writeln!(text, "{count} workloads {many}"),
             };
-            if !is_told {
+            if !is_reported {
                 continue;
             }
             text.push_str(&indented(list));
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn workloads_that_a_new_placement_moves_are_told_with_where_they_go() {
+    fn workloads_that_a_new_placement_moves_are_reported_with_where_they_go() {
         let fleet = snapshot(&[cluster("m1", "100"), cluster("m2", "100")]);
         let bindings = [
             binding("web", "m2", &groups("m1")),
@@ -264,9 +264,9 @@ mod tests {
             ),
         ];
         let check = |cluster| preview(&bindings, cluster, &fleet, &Options::default());
-        let told = check(None);
+        let reported = check(None);
         assert_eq!(
-            told.table(true),
+            reported.table(true),
             "1 workload moves\n  Deployment shop/web: m2 (2) -> m1 (2)\n\
              3 workloads stay\n  Deployment shop/db: m2 (2): a new placement leaves it where it is\n\
              \x20 Deployment shop/new: : it has not been placed yet\n\
@@ -275,9 +275,9 @@ mod tests {
              \x20 Deployment shop/lost: m2 (2): 0/2 clusters are available: 2 cluster(s) did not match \
              the placement cluster affinity constraint.\n"
         );
-        let after: Vec<_> = told.after.values().flatten().collect();
+        let after: Vec<_> = reported.after.values().flatten().collect();
         assert_eq!(after, ["m1"]);
-        assert_eq!(check(Some("m1")).moves, told.moves);
+        assert_eq!(check(Some("m1")).moves, reported.moves);
         assert_eq!(check(Some("m2")).moves, []);
         assert_eq!(Preview::default().table(false), "There is no workload\n");
     }

@@ -83,13 +83,13 @@ fn fleet(bindings: Vec<Arc<AnyBinding>>) -> Fleet {
 }
 
 fn foretell(fleet: &Fleet, lost: &[&str], drained: &[&str], flags: &[&str]) -> Value {
-    let (text, told) = told(fleet, lost, drained, flags);
+    let (text, reported) = reported(fleet, lost, drained, flags);
     assert!(!text.is_empty());
-    told
+    reported
 }
 
 /// Returns a forecast, for people and for programs.
-fn told(fleet: &Fleet, lost: &[&str], drained: &[&str], flags: &[&str]) -> (String, Value) {
+fn reported(fleet: &Fleet, lost: &[&str], drained: &[&str], flags: &[&str]) -> (String, Value) {
     let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
     let disaster = Disaster {
         lost: set(lost),
@@ -116,25 +116,33 @@ fn what_fits_moves_in_order_and_what_no_longer_fits_is_stranded() {
         web("b", "m1", &json!({})),
         web("c", "m2", &json!({})),
     ]);
-    let told = foretell(&fleet, &["m1"], &[], &[]);
+    let reported = foretell(&fleet, &["m1"], &[], &[]);
     // The grace period of 40 s, 60 s of the taint policy, 30 s of toleration.
-    assert_eq!(told["moves"].as_array().unwrap().len(), 1, "{told:#}");
-    let moved = &told["moves"][0];
+    assert_eq!(
+        reported["moves"].as_array().unwrap().len(),
+        1,
+        "{reported:#}"
+    );
+    let moved = &reported["moves"][0];
     assert_eq!(moved["workload"]["name"], "a");
     assert_eq!(moved["to"], json!([{"name": "m2", "replicas": 2}]));
     assert_eq!(moved["afterSeconds"], 130);
     // Room for three replicas: after the first two, the next two find one.
-    assert_eq!(told["stranded"].as_array().unwrap().len(), 1, "{told:#}");
-    assert_eq!(told["stranded"][0]["workload"]["name"], "b");
     assert_eq!(
-        told["room"]["m2"]["cpu"],
+        reported["stranded"].as_array().unwrap().len(),
+        1,
+        "{reported:#}"
+    );
+    assert_eq!(reported["stranded"][0]["workload"]["name"], "b");
+    assert_eq!(
+        reported["room"]["m2"]["cpu"],
         json!({"before": "3", "after": "1"})
     );
     assert_eq!(
-        told["room"]["m2"]["pods"],
+        reported["room"]["m2"]["pods"],
         json!({"before": "100", "after": "98"})
     );
-    let taints = told["taints"]["m1"].as_array().unwrap();
+    let taints = reported["taints"]["m1"].as_array().unwrap();
     assert!(
         taints.iter().any(|it| it["afterSeconds"] == 100),
         "{taints:?}"
@@ -146,22 +154,22 @@ fn evictions_follow_each_other_at_the_rate() {
     let bindings = ["a", "b", "c"].map(|name| web(name, "m2", &json!({})));
     let fleet = fleet(bindings.to_vec());
     let gate = "--feature-gates=Failover=true";
-    let told = foretell(
+    let reported = foretell(
         &fleet,
         &["m2"],
         &[],
         &[gate, "--resource-eviction-rate=0.1"],
     );
-    let turns: Vec<i64> = told["moves"]
+    let turns: Vec<i64> = reported["moves"]
         .as_array()
         .unwrap()
         .iter()
         .filter_map(|it| it["afterSeconds"].as_i64())
         .collect();
     assert_eq!(turns, [130, 140, 150]);
-    let told = foretell(&fleet, &["m2"], &[], &[gate, "--resource-eviction-rate=0"]);
+    let reported = foretell(&fleet, &["m2"], &[], &[gate, "--resource-eviction-rate=0"]);
     let reason = "nothing leaves at a rate of 0 (--resource-eviction-rate)";
-    assert_eq!(told["held"][0]["reason"], reason);
+    assert_eq!(reported["held"][0]["reason"], reason);
 }
 
 #[test]
@@ -176,11 +184,17 @@ fn nothing_moves_before_the_taint_that_moves_it_has_come() {
         ("it tolerates the taint for a while", &later, 107),
     ] {
         let fleet = fleet(vec![web("a", "m2", more)]);
-        let told = foretell(&fleet, &["m2"], &[], &["--feature-gates=Failover=true"]);
-        assert_eq!(told["moves"][0]["afterSeconds"], expected, "{what}: {told}");
+        let reported = foretell(&fleet, &["m2"], &[], &["--feature-gates=Failover=true"]);
+        assert_eq!(
+            reported["moves"][0]["afterSeconds"], expected,
+            "{what}: {reported}"
+        );
         // A drain moves at once, whatever the gate says.
-        let told = foretell(&fleet, &[], &["m2"], &["--feature-gates=Failover=false"]);
-        assert_eq!(told["moves"][0]["afterSeconds"], 0, "{what}: {told}");
+        let reported = foretell(&fleet, &[], &["m2"], &["--feature-gates=Failover=false"]);
+        assert_eq!(
+            reported["moves"][0]["afterSeconds"], 0,
+            "{what}: {reported}"
+        );
     }
 }
 
@@ -191,10 +205,10 @@ fn a_cluster_that_dies_is_seen_by_no_peer_that_is_left() {
     let since = "2026-01-01T00:00:00Z";
     let peer = |name: &str| json!({"name": name, "address": format!("https://{name}")});
     let watching = |mut cluster: Cluster, peers: [&str; 2], seen: &str| {
-        let told = peers.map(|it| condition(&format!("{REACHES}{it}"), "True", "x", "", since));
+        let reported = peers.map(|it| condition(&format!("{REACHES}{it}"), "True", "x", "", since));
         let seen = condition(SEEN_BY_PEERS, seen, "x", "", since);
         let conditions = &mut cluster.status.as_mut().unwrap().conditions;
-        conditions.extend(told.into_iter().chain([seen]).map(read::<Condition>));
+        conditions.extend(reported.into_iter().chain([seen]).map(read::<Condition>));
         let peers = json!(peers.map(peer)).to_string();
         cluster
             .annotations_mut()
@@ -217,8 +231,8 @@ fn a_cluster_that_dies_is_seen_by_no_peer_that_is_left() {
             watching(cluster("m2", "3", "eu"), ["m1", "m3"], seen),
             watching(cluster("m3", "0", "us"), ["m1", "m2"], "True"),
         ];
-        let told = foretell(&fleet, lost, &[], &[gate]);
-        let taints = told["taints"]["m2"].to_string();
+        let reported = foretell(&fleet, lost, &[], &[gate]);
+        let taints = reported["taints"]["m2"].to_string();
         let found = taints.contains("example.com/failed:NoExecute");
         assert_eq!(found, is_tainted, "{seen} {lost:?}: {taints}");
     }
@@ -236,11 +250,11 @@ fn the_taints_of_the_state_come_from_whom_the_control_plane_leaves_them_to() {
         // Not before the policy has matched for 60 s.
         (&[gate, "--condition-taints=false"], 100),
     ] {
-        let told = foretell(&fleet, &["m1"], &[], flags);
+        let reported = foretell(&fleet, &["m1"], &[], flags);
         let expected = json!([{
             "taint": "cluster.karmada.io/unreachable:NoSchedule", "afterSeconds": after,
         }]);
-        assert_eq!(told["taints"]["m1"], expected, "{flags:?}");
+        assert_eq!(reported["taints"]["m1"], expected, "{flags:?}");
     }
 }
 
@@ -264,12 +278,12 @@ fn what_nothing_moves_stays_and_says_why() {
 #[test]
 fn too_much_of_a_small_fleet_lost_holds_all_of_it() {
     let fleet = fleet(vec![web("a", "m1", &json!({}))]);
-    let told = foretell(&fleet, &["m1", "m2"], &[], &[]);
-    assert_eq!(told["stranded"], json!([]));
-    let reason = told["held"][0]["reason"].as_str().unwrap();
+    let reported = foretell(&fleet, &["m1", "m2"], &[], &[]);
+    assert_eq!(reported["stranded"], json!([]));
+    let reason = reported["held"][0]["reason"].as_str().unwrap();
     let expected = "2 of 3 clusters would count as failed";
     assert!(reason.contains(expected), "{reason}");
-    assert_eq!(told["pace"]["evictionsPerSecond"], 0.0);
+    assert_eq!(reported["pace"]["evictionsPerSecond"], 0.0);
 }
 
 #[test]
@@ -297,33 +311,35 @@ fn data_goes_ahead_of_a_move_and_keeps_what_nothing_fences_in_a_lost_cluster() {
         let mut fleet = fleet(vec![web("a", "m1", &data(when))]);
         let status = fleet.clusters[0].status.as_mut().unwrap();
         ready.clone_into(&mut status.conditions[0].status);
-        let told = foretell(&fleet, lost, drained, &[]);
+        let reported = foretell(&fleet, lost, drained, &[]);
         let (list, text) = if moves {
-            ("moves", told["moves"][0]["data"][0].as_str())
+            ("moves", reported["moves"][0]["data"][0].as_str())
         } else {
-            ("stranded", told["stranded"][0]["reason"].as_str())
+            ("stranded", reported["stranded"][0]["reason"].as_str())
         };
         let text = text.unwrap_or_default();
         assert!(
             text.starts_with("Replication data "),
-            "{when} {list}: {told:#}"
+            "{when} {list}: {reported:#}"
         );
         let purge = if moves {
             json!("Directly")
         } else {
             Value::Null
         };
-        assert_eq!(told["moves"][0]["purgeMode"], purge, "{when}");
+        assert_eq!(reported["moves"][0]["purgeMode"], purge, "{when}");
     }
     let placed: AnyBinding = read(json!({
         "metadata": {"name": "data-replication", "namespace": "default"},
         "spec": {"resource": object, "clusters": [{"name": "m1"}], "placement": {}},
     }));
     let bindings = vec![web("a", "m1", &data("Wait")), Arc::new(placed)];
-    let told = foretell(&fleet(bindings), &[], &["m1"], &[]);
-    let reason = told["stranded"][0]["reason"].as_str().unwrap_or_default();
+    let reported = foretell(&fleet(bindings), &[], &["m1"], &[]);
+    let reason = reported["stranded"][0]["reason"]
+        .as_str()
+        .unwrap_or_default();
     let expected = "did not have Replication data, which is data of the workload";
-    assert!(reason.contains(expected), "{told:#}");
+    assert!(reason.contains(expected), "{reported:#}");
 }
 
 #[test]
@@ -337,10 +353,12 @@ fn a_fenced_copy_that_nothing_would_remove_does_not_leave() {
         let more = json!({"preserveResourcesOnDeletion": preserves, "failover": fencing});
         let fleet = fleet(vec![web("a", "m1", &more)]);
         for (lost, drained) in [(&["m1"][..], &[][..]), (&[], &["m1"])] {
-            let told = foretell(&fleet, lost, drained, &[]);
-            let reason = told["stranded"][0]["reason"].as_str().unwrap_or_default();
+            let reported = foretell(&fleet, lost, drained, &[]);
+            let reason = reported["stranded"][0]["reason"]
+                .as_str()
+                .unwrap_or_default();
             let expected = "preserveResourcesOnDeletion would keep";
-            assert_eq!(reason.starts_with(expected), is_stranded, "{told:#}");
+            assert_eq!(reason.starts_with(expected), is_stranded, "{reported:#}");
         }
     }
 }
@@ -391,17 +409,17 @@ fn a_forecast_says_which_pauses_hold_it_up() {
         drained: BTreeSet::new(),
     };
     let now = Timestamp::from_second(1_800_000_000).unwrap();
-    let told = pauses(Some(&pause), &clusters, &disaster, now);
-    assert_eq!(told.len(), 1);
-    assert!(told[0].contains("an upgrade"), "{told:?}");
+    let reported = pauses(Some(&pause), &clusters, &disaster, now);
+    assert_eq!(reported.len(), 1);
+    assert!(reported[0].contains("an upgrade"), "{reported:?}");
     assert_eq!(pauses(None, &clusters, &disaster, now), [""; 0]);
     for (paused, expected) in [(0, 0), (1, 1)] {
         let mut clusters = clusters.clone();
         let annotation = muster_shared::names::annotation::PAUSED;
         let annotations = clusters[paused].annotations_mut();
         annotations.insert(annotation.to_owned(), r#"{"reason": "work"}"#.to_owned());
-        let told = pauses(None, &clusters, &disaster, now);
-        assert_eq!(told.len(), expected, "{told:?}");
+        let reported = pauses(None, &clusters, &disaster, now);
+        assert_eq!(reported.len(), expected, "{reported:?}");
     }
     let fleet = fleet(vec![web("a", "m2", &json!({}))]);
     let settings = Settings::default();
@@ -410,7 +428,7 @@ fn a_forecast_says_which_pauses_hold_it_up() {
         disaster: &disaster,
         forecast: &forecast,
         is_off: false,
-        paused: &told,
+        paused: &reported,
     };
     assert!(
         report
@@ -477,8 +495,8 @@ async fn a_selector_stands_for_the_clusters_that_the_api_finds_by_it() {
         assert_eq!(found.lost, lost, "{words}");
         assert_eq!(found.drain, drained, "{words}");
     }
-    let told = of("-l region=asia").await.unwrap_err().to_string();
-    assert!(told.contains("no Cluster has labels"), "{told}");
+    let reported = of("-l region=asia").await.unwrap_err().to_string();
+    assert!(reported.contains("no Cluster has labels"), "{reported}");
 }
 
 #[test]
@@ -495,16 +513,16 @@ fn what_is_more_important_moves_first_and_gets_the_room() {
     // Room for two replicas of four: whether the other one is due at once, or much later.
     for (what, more, after) in [("at once", vital, 130), ("later", later, 1_000)] {
         let fleet = fleet(vec![web("a", "m1", &json!({})), web("z", "m1", &more)]);
-        let told = foretell(&fleet, &["m1"], &[], &[]);
+        let reported = foretell(&fleet, &["m1"], &[], &[]);
         assert_eq!(
-            told["moves"].as_array().unwrap().len(),
+            reported["moves"].as_array().unwrap().len(),
             1,
-            "{what}: {told:#}"
+            "{what}: {reported:#}"
         );
-        assert_eq!(told["moves"][0]["workload"]["name"], "z", "{what}");
-        assert_eq!(told["moves"][0]["afterSeconds"], after, "{what}");
-        assert_eq!(told["stranded"][0]["workload"]["name"], "a", "{what}");
-        let why = told["stranded"][0]["reason"].as_str().unwrap();
+        assert_eq!(reported["moves"][0]["workload"]["name"], "z", "{what}");
+        assert_eq!(reported["moves"][0]["afterSeconds"], after, "{what}");
+        assert_eq!(reported["stranded"][0]["workload"]["name"], "a", "{what}");
+        let why = reported["stranded"][0]["reason"].as_str().unwrap();
         let kept = "room is kept for workloads of a higher priority";
         assert_eq!(why.contains(kept), what == "later", "{why}");
     }
@@ -531,10 +549,14 @@ fn a_part_of_a_job_moves_at_once_only_to_a_cluster_without_a_part() {
         if is_read {
             fleet.jobs = Jobs(HashMap::from([(key, read)]));
         }
-        let told = foretell(&fleet, &[], &["m1"], &[]);
-        let moved = told["moves"].to_string();
-        assert_eq!(moved.contains("m3"), moves, "{members} {is_read}: {told:#}");
-        let stranded = told["stranded"].to_string();
-        assert!(stranded.contains(why), "{members} {is_read}: {told:#}");
+        let reported = foretell(&fleet, &[], &["m1"], &[]);
+        let moved = reported["moves"].to_string();
+        assert_eq!(
+            moved.contains("m3"),
+            moves,
+            "{members} {is_read}: {reported:#}"
+        );
+        let stranded = reported["stranded"].to_string();
+        assert!(stranded.contains(why), "{members} {is_read}: {reported:#}");
     }
 }

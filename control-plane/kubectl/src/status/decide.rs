@@ -355,14 +355,14 @@ fn together(unread: Vec<String>) -> Vec<String> {
             None => by_reason.push((why.to_owned(), vec![step.to_owned()])),
         }
     }
-    let told = by_reason.into_iter().map(|(why, steps)| {
+    let reported = by_reason.into_iter().map(|(why, steps)| {
         let steps: Vec<String> = steps.into_iter().filter(|it| !it.is_empty()).collect();
         match &steps[..] {
             [] => why,
             steps => format!("{}: {why}", steps.join(", ")),
         }
     });
-    told.collect()
+    reported.collect()
 }
 
 /// Returns for each cluster whether it is ready and not silent.

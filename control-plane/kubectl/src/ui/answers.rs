@@ -192,14 +192,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn flags_of_a_control_plane_reach_the_commands_that_take_them() {
         let answers = Answers::new(fleet().0, "", vec!["--no-such-flag".to_owned()]);
-        for (command, told) in [
+        for (command, reported) in [
             ("status", "no-such-flag"),
             ("simulate --lost=m1", "no-such-flag"),
             ("history", "list failovers"),
         ] {
             let answer = answers.get(&Ask::new(About::Fleet, command, [])).await;
             let error = answer.said.as_ref().unwrap_err();
-            assert!(error.contains(told), "{command}: {error}");
+            assert!(error.contains(reported), "{command}: {error}");
         }
     }
 

@@ -59,7 +59,7 @@ fn only_requests_that_name_this_machine_are_let_in() {
 }
 
 #[test]
-fn nothing_is_told_without_the_secret_and_nothing_is_changed_with_it() {
+fn nothing_is_reported_without_the_secret_and_nothing_is_changed_with_it() {
     for (method, path, status) in [
         ("GET", "/", 403),
         ("GET", "/api/status", 403),
@@ -248,6 +248,6 @@ fn the_model_of_the_page_is_drawn_as_the_tests_of_it_say() {
         eprintln!("SKIPPED: node is not installed");
         return;
     };
-    let told = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{told}");
+    let reported = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{reported}");
 }

@@ -30,8 +30,8 @@ fn refused(placement: &Value, fault: &str) {
         "" => String::new(),
         fault => format!("spec.placement.{fault}"),
     };
-    let told = refusal(&json!({ "placement": placement }));
-    assert_eq!(told, expected, "{placement}");
+    let reported = refusal(&json!({ "placement": placement }));
+    assert_eq!(reported, expected, "{placement}");
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn failover_is_checked() {
 }
 
 #[test]
-fn every_problem_is_told_at_once() {
+fn every_problem_is_reported_at_once() {
     let spec = json!({
         "resourceSelectors": [{ "apiVersion": "v1", "kind": "ConfigMap", "namespace": "other" }],
         "preemption": "Always",

@@ -227,7 +227,7 @@ fn nobody_pauses_a_cluster_in_the_name_of_another_or_unrecorded() {
 }
 
 #[test]
-fn whoever_restores_a_policy_is_not_told_to_have_given_its_orders_long_ago() {
+fn whoever_restores_a_policy_is_not_reported_to_have_given_its_orders_long_ago() {
     let orders = json!([{
         "order": "suspend", "by": "alice", "at": "2020-01-01T00:00:00Z", "reason": "an audit",
     }]);
@@ -240,9 +240,11 @@ fn whoever_restores_a_policy_is_not_told_to_have_given_its_orders_long_ago() {
     });
     let new = admitted(POLICY, &policy, &Value::Null);
     let new = policy::Policy::deserialize(&new).unwrap();
-    let told: Vec<_> = attribution::Attribution::all(&new.metadata);
-    let lie = told.iter().any(|it| it.by == "me" && it.at < Some(now()));
-    assert!(!lie, "{told:?}");
+    let reported: Vec<_> = attribution::Attribution::all(&new.metadata);
+    let lie = reported
+        .iter()
+        .any(|it| it.by == "me" && it.at < Some(now()));
+    assert!(!lie, "{reported:?}");
 }
 
 #[test]
@@ -256,8 +258,11 @@ fn a_suspension_that_is_switched_off_is_ended_and_not_ordered() {
     let (new, old) = (policy(false), policy(true));
     let new = admitted(POLICY, &new, &old);
     let new = policy::Policy::deserialize(&new).unwrap();
-    let told = attribution::Attribution::all(&new.metadata);
-    assert_eq!(told.last().unwrap().order, attribution::order::UNSUSPEND);
+    let reported = attribution::Attribution::all(&new.metadata);
+    assert_eq!(
+        reported.last().unwrap().order,
+        attribution::order::UNSUSPEND
+    );
 }
 
 #[test]

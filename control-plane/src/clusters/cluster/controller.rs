@@ -43,13 +43,13 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
             tasks,
             workers,
             memory,
-            |fleet, (identities, told), name: String| async move {
+            |fleet, (identities, reported), name: String| async move {
                 let Some(cluster) = fleet.clusters.get(None, &name) else {
-                    told.forget(&name);
+                    reported.forget(&name);
                     return Ok(Next::Done);
                 };
                 if cluster.metadata.deletion_timestamp.is_some() {
-                    see_off(&fleet, &cluster, &told).await
+                    see_off(&fleet, &cluster, &reported).await
                 } else {
                     attend(&fleet, &cluster, &identities).await
                 }
@@ -70,7 +70,7 @@ async fn attend(
 ) -> Result<Next, ApiError> {
     let kept = keep(fleet, cluster).await;
     let housed = ensure_namespace(fleet, cluster).await;
-    let told = duplicates::report_duplicate(fleet, cluster, identities)
+    let reported = duplicates::report_duplicate(fleet, cluster, identities)
         .await
         .map_err(failed("report a second registration of", cluster));
     let noted = match monitoring(
@@ -84,7 +84,7 @@ async fn attend(
         .await
         .map_err(failed("report the orders about", cluster));
     let next = kept?;
-    housed.and(told).and(noted).and(ordered)?;
+    housed.and(reported).and(noted).and(ordered)?;
     Ok(next)
 }
 

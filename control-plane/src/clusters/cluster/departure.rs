@@ -36,7 +36,7 @@ const DELETION_RETRY: Duration = Duration::from_secs(2);
 pub(super) async fn see_off(
     fleet: &Fleet,
     cluster: &Cluster,
-    told: &DeletionWaits,
+    reported: &DeletionWaits,
 ) -> Result<Next, ApiError> {
     let name = cluster.name_any();
     let namespace = execution_namespace(&name);
@@ -65,7 +65,7 @@ pub(super) async fn see_off(
         Vec::new()
     };
     let runs = |work: &&Arc<CachedWork>| waits_for_fence(fleet, &name, work);
-    report_waiting(fleet, cluster, told, next, || match next {
+    report_waiting(fleet, cluster, reported, next, || match next {
         DeletionStep::ReleaseWorks => waits_for_fences(held.iter().filter(runs)),
         DeletionStep::DeleteWorks => waits_for_works(works.iter().filter(|work| !stays(work))),
         DeletionStep::AwaitNamespace => Some(waits_for_namespace(&namespace)),
@@ -131,15 +131,15 @@ pub(super) async fn see_off(
 fn report_waiting(
     fleet: &Fleet,
     cluster: &Cluster,
-    told: &DeletionWaits,
+    reported: &DeletionWaits,
     step: DeletionStep,
     note: impl FnOnce() -> Option<String>,
 ) {
     let (name, now) = (cluster.name_any(), Instant::now());
-    if told.is_due(&name, step, now)
+    if reported.is_due(&name, step, now)
         && let Some(note) = note()
     {
-        told.has_told(&name, now);
+        reported.has_reported(&name, now);
         tracing::warn!(cluster = name, "{note}");
         fleet.events.warn(cluster, "RemoveClusterWaiting", note);
     }

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_taint_that_falls_due_later_is_told_though_nothing_is_written_yet() {
+    fn a_taint_that_falls_due_later_is_reported_though_nothing_is_written_yet() {
         let mut silent = cluster("Unknown", OURS);
         let classic = Some(Duration::from_mins(5));
         silent.spec.taints = missing(&silent, classic, at(5)).taints.unwrap();

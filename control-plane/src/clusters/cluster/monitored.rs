@@ -99,7 +99,7 @@ mod tests {
     use crate::fleet::testing::{REFUSALS, Stand, refusal};
 
     #[test]
-    fn whether_a_cluster_is_monitored_is_told_once_that_was_in_doubt() {
+    fn whether_a_cluster_is_monitored_is_reported_once_that_was_in_doubt() {
         let now = Timestamp::from_second(10).unwrap();
         let mut cluster = Cluster::default();
         assert_eq!(
@@ -132,13 +132,13 @@ mod tests {
         let push = json!({"metadata": {"name": "m1"}, "spec": {"syncMode": "Push"}});
         let stand = Stand::followed([("clusters", push)]).await;
         let off = [("m1".to_owned(), "PushModeNotServed".to_owned())];
-        for (monitoring, told) in [(Monitoring::Off, &off[..]), (Monitoring::Connected, &[])] {
+        for (monitoring, reported) in [(Monitoring::Off, &off[..]), (Monitoring::Connected, &[])] {
             stand.api.forget();
             for _ in 0..2 {
                 let cluster = stand.fleet.clusters.get(None, "m1").unwrap();
                 note(&stand.fleet, &cluster, monitoring).await.unwrap();
                 assert_eq!(stand.api.writes().len(), 1, "once: {monitoring:?}");
-                assert_eq!(stand.api.told().await, told, "{monitoring:?}");
+                assert_eq!(stand.api.reported().await, reported, "{monitoring:?}");
             }
         }
         for (code, reason, is_usual) in REFUSALS {

@@ -126,7 +126,7 @@ mod tests {
     use crate::fleet::testing::{REFUSALS, Stand, refusal};
 
     #[test]
-    fn a_pause_is_told_once_when_it_begins_changes_and_ends() {
+    fn a_pause_is_reported_once_when_it_begins_changes_and_ends() {
         let now = Timestamp::from_second(10).unwrap();
         let mut cluster = Cluster::default();
         let never = paused(&cluster, None, None, now);
@@ -146,12 +146,12 @@ mod tests {
             assert_eq!((&*said.status, &*said.reason), (status, reason));
             cluster.status.get_or_insert_default().conditions = vec![said];
             let again = paused(&cluster, pause.as_ref(), None, now);
-            assert_eq!(again, None, "told once");
+            assert_eq!(again, None, "reported once");
         }
     }
 
     #[test]
-    fn who_ordered_what_last_is_told_once() {
+    fn who_ordered_what_last_is_reported_once() {
         let now = Timestamp::from_second(10).unwrap();
         let mut cluster = Cluster::default();
         assert_eq!(last_order(&cluster, now), None, "nobody ordered anything");
@@ -179,7 +179,7 @@ mod tests {
             } else {
                 assert_eq!(reason, "", "{given}");
             }
-            assert_eq!(last_order(&cluster, now), None, "told once");
+            assert_eq!(last_order(&cluster, now), None, "reported once");
         }
     }
 
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn that_a_pause_has_ended_is_told_once_with_who_ended_it() {
+    fn that_a_pause_has_ended_is_reported_once_with_who_ended_it() {
         let now = Timestamp::from_second(10).unwrap();
         let order = |order: &str, at: Option<Timestamp>| Attribution {
             order: order.to_owned(),
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn that_a_pause_has_ended_is_written_and_told() {
+    async fn that_a_pause_has_ended_is_written_and_reported() {
         let paused = json!({
             "metadata": {"name": "m1"}, "spec": {"syncMode": "Pull"},
             "status": {"conditions": [{
@@ -273,15 +273,15 @@ mod tests {
             let noted = note(&stand.fleet, &cluster).await;
             assert_eq!(noted.is_ok(), is_usual, "{code}");
         }
-        assert_eq!(stand.api.told().await, []);
+        assert_eq!(stand.api.reported().await, []);
         stand.api.answer_truly();
         note(&stand.fleet, &cluster).await.unwrap();
-        let told = [("m1".to_owned(), "MovementResumed".to_owned())];
-        assert_eq!(stand.api.told().await, told);
+        let reported = [("m1".to_owned(), "MovementResumed".to_owned())];
+        assert_eq!(stand.api.reported().await, reported);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn that_a_pause_has_ended_is_not_told_again_after_a_restart() {
+    async fn that_a_pause_has_ended_is_not_reported_again_after_a_restart() {
         // A former process reported that bob ended the pause of the fleet; this one has not seen
         // it.
         let resumed = json!({
@@ -296,6 +296,6 @@ mod tests {
         let cluster = stand.fleet.clusters.get(None, "m1").unwrap();
         note(&stand.fleet, &cluster).await.unwrap();
         assert_eq!(stand.api.writes(), [], "a fleet at rest writes nothing");
-        assert_eq!(stand.api.told().await, []);
+        assert_eq!(stand.api.reported().await, []);
     }
 }

@@ -110,7 +110,7 @@ pub(super) struct DeletionWaits(Mutex<HashMap<String, Wait>>);
 struct Wait {
     step: DeletionStep,
     since: Instant,
-    told: Option<Instant>,
+    reported: Option<Instant>,
 }
 
 impl DeletionWaits {
@@ -121,7 +121,7 @@ impl DeletionWaits {
         let wait = waits.entry(cluster.to_owned()).or_insert(Wait {
             step,
             since: now,
-            told: None,
+            reported: None,
         });
         if wait.step != step {
             (wait.step, wait.since) = (step, now);
@@ -132,16 +132,16 @@ impl DeletionWaits {
         };
         let is_long = now.duration_since(wait.since) >= patience;
         let is_new = wait
-            .told
-            .is_none_or(|told| told < wait.since || now.duration_since(told) >= AGAIN);
+            .reported
+            .is_none_or(|reported| reported < wait.since || now.duration_since(reported) >= AGAIN);
         is_long && is_new
     }
 
     /// Records that the event about a cluster's wait was published.
-    pub(super) fn has_told(&self, cluster: &str, now: Instant) {
+    pub(super) fn has_reported(&self, cluster: &str, now: Instant) {
         let mut waits = self.0.lock();
         if let Some(wait) = waits.get_mut(cluster) {
-            wait.told = Some(now);
+            wait.reported = Some(now);
         }
     }
 
@@ -182,9 +182,9 @@ mod tests {
     }
 
     #[test]
-    fn each_long_wait_is_told_once_in_half_an_hour_whatever_is_left_meanwhile() {
+    fn each_long_wait_is_reported_once_in_half_an_hour_whatever_is_left_meanwhile() {
         use DeletionStep::{AwaitBindings, AwaitNamespace, DeleteWorks, Release};
-        let (told, begun) = (DeletionWaits::default(), Instant::now());
+        let (reported, begun) = (DeletionWaits::default(), Instant::now());
         let mut tells = Vec::new();
         for seconds in (0..3_600).step_by(2) {
             let step = match seconds {
@@ -194,15 +194,15 @@ mod tests {
                 _ => Release,
             };
             let now = begun + Duration::from_secs(seconds);
-            if told.is_due("m1", step, now) && step != Release {
-                assert!(told.is_due("m1", step, now), "until it is told");
-                told.has_told("m1", now);
+            if reported.is_due("m1", step, now) && step != Release {
+                assert!(reported.is_due("m1", step, now), "until it is reported");
+                reported.has_reported("m1", now);
                 tells.push(seconds);
             }
-            assert!(step == Release || !told.is_due("m1", step, now), "once");
+            assert!(step == Release || !reported.is_due("m1", step, now), "once");
         }
         assert_eq!(tells, [100 + 120, 300 + 30, 300 + 30 + 1_800]);
-        told.forget("m1");
-        assert!(told.0.lock().is_empty());
+        reported.forget("m1");
+        assert!(reported.0.lock().is_empty());
     }
 }

@@ -165,9 +165,9 @@ fn asked_of(cluster: &Cluster) -> Vec<Peer> {
 
 /// Returns whether a cluster has something that this controller wrote.
 fn has_remains(cluster: &Cluster) -> bool {
-    let is_told = |it: &Condition| it.status != UNKNOWN || it.reason != "Off";
+    let is_reported = |it: &Condition| it.status != UNKNOWN || it.reason != "Off";
     cluster.annotations().contains_key(PEERS)
-        || cluster.condition(SEEN_BY_PEERS).is_some_and(is_told)
+        || cluster.condition(SEEN_BY_PEERS).is_some_and(is_reported)
 }
 
 /// Returns the address at which others see whether a cluster lives: the one that its operator
@@ -222,11 +222,11 @@ async fn attend(fleet: &Fleet, memory: &Memory, name: &str) -> Result<Next, ApiE
     let known = is_on(fleet).then(|| memory.known(fleet));
     let asked = known.as_ref().and_then(|it| wanted(fleet, it, name));
     let (step, answer) = if cluster.annotations().get(PEERS) == asked.as_ref() {
-        let told = match &known {
+        let shown = match &known {
             Some(known) => report(fleet, &cluster, known).await,
             None => take_back(fleet, &cluster).await,
         };
-        ("write the condition SeenByPeers of", told)
+        ("write the condition SeenByPeers of", shown)
     } else {
         // The version that the write makes is reconciled next.
         let answer = ask(fleet, &cluster, asked.as_deref()).await;

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_missing_is_told_with_its_place() {
+    async fn what_is_missing_is_reported_with_its_place() {
         muster_shared::tls::install_provider();
         let sound = json!({ "token": text("t"), "caBundle": text(&authority()) });
         let elsewhere = json!({ "secretRef": { "namespace": "shop", "name": "db" } });
@@ -212,10 +212,10 @@ mod tests {
         ] {
             let secret = data.map(|data| secret(data, labels));
             let found = connection(&cluster(more), secret.as_ref()).await;
-            let told = found.err().unwrap_or_default();
+            let reported = found.err().unwrap_or_default();
             assert!(
-                told.contains(expected) && expected.is_empty() == told.is_empty(),
-                "{more} {labels} {expected}: {told}"
+                reported.contains(expected) && expected.is_empty() == reported.is_empty(),
+                "{more} {labels} {expected}: {reported}"
             );
         }
     }

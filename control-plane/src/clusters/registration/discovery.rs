@@ -221,7 +221,7 @@ mod tests {
         let (former, next, other) = (make(), make(), make());
         let (old, new) = (pin(&former), pin(&next));
         // What the fleet says, the pins, and those that the token is sent to: `None` is refused.
-        for (told, pins, sent) in [
+        for (reported, pins, sent) in [
             (vec![&former], vec![&old], Some(vec![&former])),
             (vec![&former, &next], vec![&old], Some(vec![&former])),
             (vec![&former, &next], vec![&new], Some(vec![&next])),
@@ -235,7 +235,7 @@ mod tests {
             (vec![&next], vec![&old], None),
             (vec![&other], vec![&old, &new], None),
         ] {
-            let roots: Vec<Vec<u8>> = told.into_iter().cloned().collect();
+            let roots: Vec<Vec<u8>> = reported.into_iter().cloned().collect();
             let text = kubeconfig("https://fleet:6443", &roots).to_string();
             let pins: Vec<Hash> = pins.into_iter().cloned().collect();
             let trusted = trust(&BTreeMap::from([(KEY.to_owned(), text)]), &token(), &pins);
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_nothing_is_told() {
+    fn what_says_nothing_is_reported() {
         for (text, words) in [
             (None, "no kubeconfig"),
             (Some("{"), "cannot be used"),

@@ -215,8 +215,8 @@ mod tests {
         stand.api.put("namespaces", again);
         pass(60).await;
         assert_eq!(roles(&stand), [true, true]);
-        let told = [("m1".to_owned(), "AgentRolesMadeAgain".to_owned())];
-        assert_eq!(stand.api.told().await, told);
+        let reported = [("m1".to_owned(), "AgentRolesMadeAgain".to_owned())];
+        assert_eq!(stand.api.reported().await, reported);
     }
 
     #[tokio::test(start_paused = true)]
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn that_roles_may_not_be_created_is_told_with_what_to_do() {
+    async fn that_roles_may_not_be_created_is_reported_with_what_to_do() {
         let stand = registered("Pull").await;
         let again = namespace("2026-01-03T00:00:00Z");
         stand.api.put("namespaces", again);

@@ -79,12 +79,12 @@ pub fn wanted(
         // clock.
         let known = taints::find(present, key, NO_SCHEDULE);
         let seen = known.map_or(Some(now), |it| it.time_added.as_ref().map(|time| time.0));
-        let told = ready.last_transition_time.0;
+        let reported = ready.last_transition_time.0;
         // What the control plane wrote itself is by its own clock, and may be newer than a taint
         // that reports refused credentials.
         let since = match seen {
-            Some(seen) if ready.reason == SILENT => seen.max(told),
-            seen => seen.unwrap_or(told),
+            Some(seen) if ready.reason == SILENT => seen.max(reported),
+            seen => seen.unwrap_or(reported),
         };
         let due = later(since.min(now), wait);
         if due <= now {
@@ -361,7 +361,7 @@ mod tests {
     fn the_classic_mode_counts_from_when_the_failure_was_seen_here_whatever_clock_the_member_has() {
         let classic = Some(Duration::from_mins(5));
         let not_ready = |added| taint(NOT_READY, NO_SCHEDULE, added);
-        for (present, told, again) in [
+        for (present, reported, again) in [
             // Seen for the first time: an hour ago by the member's clock, or in an hour.
             (vec![], 0, Some(3_900)),
             (vec![], 7_200, Some(3_900)),
@@ -384,8 +384,8 @@ mod tests {
             ),
             (vec![not_ready(Some(3_300))], 3_600, None),
         ] {
-            let wanted = judge(&present, Some(&ready("False", told)), classic, 3_600);
-            assert_eq!(wanted.again, again.map(at), "{present:?} {told}");
+            let wanted = judge(&present, Some(&ready("False", reported)), classic, 3_600);
+            assert_eq!(wanted.again, again.map(at), "{present:?} {reported}");
             let evicts = wanted
                 .taints
                 .iter()

@@ -222,12 +222,13 @@ fn report_refused(
 /// Says which taints of policies somebody has taken off since the record `before`: a tool that
 /// keeps Clusters as a repository has them does so as well as a person, and nothing moves then.
 fn report_withdrawn(fleet: &Fleet, cluster: &Cluster, before: Option<&Record>, outcome: &Outcome) {
-    let was_told = |it: &Owned| {
+    let was_reported = |it: &Owned| {
         let known = before.and_then(|record| record.owned(&it.key, &it.effect));
         known.is_some_and(|known| known.withdrawn.is_some())
     };
     let taints = outcome.record.iter().flat_map(|it| &it.taints);
-    for Owned { key, effect, .. } in taints.filter(|it| it.withdrawn.is_some() && !was_told(it)) {
+    for Owned { key, effect, .. } in taints.filter(|it| it.withdrawn.is_some() && !was_reported(it))
+    {
         let note = format!(
             "somebody took off taint {key}:{effect} of a ClusterTaintPolicy: it stays off, and no workload leaves because of it, until the policy does not match the cluster any more. A tool that applies this Cluster from a repository has to leave its spec.taints alone"
         );

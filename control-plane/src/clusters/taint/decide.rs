@@ -67,8 +67,8 @@ impl Outcome {
 
     /// Returns whether policies are not followed, and another number of them was reported
     /// last.
-    pub fn leaves_out_others(&self, told: Option<usize>) -> bool {
-        !self.left_out.is_empty() && told != Some(self.left_out.len())
+    pub fn leaves_out_others(&self, reported: Option<usize>) -> bool {
+        !self.left_out.is_empty() && reported != Some(self.left_out.len())
     }
 }
 

@@ -44,9 +44,11 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     controller
         .gathers(GATHERED, &fleet.clusters, |fleet, change| match change {
             Change::Applied { old, new } => {
-                let is_told = |it: &Cluster| it.condition(WORKLOADS_HEALTHY).cloned();
-                let is_update = old.as_ref().is_none_or(|old| is_told(old) != is_told(new));
-                let concerns_us = limits(fleet).is_some() || is_told(new).is_some();
+                let is_reported = |it: &Cluster| it.condition(WORKLOADS_HEALTHY).cloned();
+                let is_update = old
+                    .as_ref()
+                    .is_none_or(|old| is_reported(old) != is_reported(new));
+                let concerns_us = limits(fleet).is_some() || is_reported(new).is_some();
                 (is_update && concerns_us).then(|| new.name_any())
             }
             Change::Deleted { .. } => None,
@@ -112,8 +114,13 @@ async fn attend(fleet: &Fleet, name: &str) -> Result<Next, ApiError> {
     let written = Written::of(write_if_changed(&fleet.client, &cluster, said).await);
     let step = "write the condition WorkloadsHealthy of";
     let written = written.map_err(failed(step, &cluster))?;
-    if let Written::Done(Some(told)) = &written {
-        tracing::info!(cluster = name, status = told.status, "{}", told.message);
+    if let Written::Done(Some(reported)) = &written {
+        tracing::info!(
+            cluster = name,
+            status = reported.status,
+            "{}",
+            reported.message
+        );
     }
     Ok(written.next())
 }
@@ -150,17 +157,17 @@ mod tests {
     }
 
     /// Returns the status and the reason of the condition of `m1`.
-    fn told(stand: &Stand) -> Option<(String, String)> {
+    fn reported(stand: &Stand) -> Option<(String, String)> {
         let cluster = stand.fleet.clusters.get(None, "m1")?;
-        let told = cluster.condition(WORKLOADS_HEALTHY)?;
-        Some((told.status.clone(), told.reason.clone()))
+        let reported = cluster.condition(WORKLOADS_HEALTHY)?;
+        Some((reported.status.clone(), reported.reason.clone()))
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_ill_in_one_cluster_only_is_told_of_that_and_taken_back_when_it_is_well() {
+    async fn what_is_ill_in_one_cluster_only_is_reported_of_that_and_taken_back_when_it_is_well() {
         let stand = stand(0.5, "Unhealthy").await;
         let ill = Some(("False".to_owned(), "UnhealthyHere".to_owned()));
-        assert_eq!(told(&stand), ill);
+        assert_eq!(reported(&stand), ill);
         stand.api.forget();
         pass(200).await;
         assert_eq!(stand.api.writes(), [], "nothing is written at rest");
@@ -169,7 +176,7 @@ mod tests {
         stand.api.put("resourcebindings", workload);
         pass(60).await;
         let well = Some(("True".to_owned(), "HealthyHere".to_owned()));
-        assert_eq!(told(&stand), well);
+        assert_eq!(reported(&stand), well);
     }
 
     #[tokio::test(start_paused = true)]
@@ -180,11 +187,11 @@ mod tests {
         stand.api.put("clusters", dead);
         pass(30).await;
         let too_few = Some(("Unknown".to_owned(), "TooFewWorkloads".to_owned()));
-        assert_eq!(told(&stand), too_few);
+        assert_eq!(reported(&stand), too_few);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nothing_is_told_unless_it_is_asked_for_and_what_was_told_is_taken_back() {
+    async fn nothing_is_reported_unless_it_is_asked_for_and_what_was_reported_is_taken_back() {
         let stand = stand(0.0, "Unhealthy").await;
         assert_eq!(stand.api.writes(), []);
         let mut former = cluster("m1");
@@ -196,7 +203,7 @@ mod tests {
         stand.api.put("clusters", former);
         pass(30).await;
         let off = Some(("Unknown".to_owned(), "Off".to_owned()));
-        assert_eq!(told(&stand), off);
+        assert_eq!(reported(&stand), off);
         stand.api.forget();
         pass(200).await;
         assert_eq!(stand.api.writes(), []);

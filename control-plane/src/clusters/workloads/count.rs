@@ -159,7 +159,7 @@ mod tests {
 
     /// Returns what is reported of b, of these workloads: namespaces, workloads of each, their
     /// replicas and their health in b, while they are healthy in a.
-    fn told(workloads: &[(&str, usize, i32, &str)]) -> String {
+    fn reported(workloads: &[(&str, usize, i32, &str)]) -> String {
         let all = workloads
             .iter()
             .flat_map(|(namespace, number, replicas, in_b)| {
@@ -179,8 +179,11 @@ mod tests {
     /// Counts kinds without a rule of health, which agents report as Healthy.
     #[test]
     fn config_maps_that_are_always_healthy_do_not_hide_that_all_deployments_are_ill() {
-        assert_eq!(told(&[("shop", 10, 2, ILL), ("shop", 30, 0, WELL)]), FALSE);
-        assert_eq!(told(&[("shop", 30, 0, ILL)]), UNKNOWN);
+        assert_eq!(
+            reported(&[("shop", 10, 2, ILL), ("shop", 30, 0, WELL)]),
+            FALSE
+        );
+        assert_eq!(reported(&[("shop", 30, 0, ILL)]), UNKNOWN);
     }
 
     /// Plays a team whose override for b breaks its own copies there.
@@ -193,7 +196,7 @@ mod tests {
             (&[("x", 1, 2, WELL), ("y", 1, 2, WELL)], TRUE),
             (&[("x", 1, 2, WELL), ("y", 1, 2, ILL)], FALSE),
         ] {
-            assert_eq!(told(&[&[ill], others].concat()), expected, "{others:?}");
+            assert_eq!(reported(&[&[ill], others].concat()), expected, "{others:?}");
         }
     }
 
@@ -212,8 +215,8 @@ mod tests {
                 compared,
                 unhealthy,
             };
-            let told = count.condition(Limits { share, minimum }, now);
-            assert_eq!(told.status, expected, "{count:?} {share} {minimum}");
+            let reported = count.condition(Limits { share, minimum }, now);
+            assert_eq!(reported.status, expected, "{count:?} {share} {minimum}");
         }
     }
 }

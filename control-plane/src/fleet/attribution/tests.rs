@@ -114,7 +114,7 @@ fn the_author_of_a_taint_is_the_one_who_put_it_on_last() {
 }
 
 #[test]
-fn a_taint_without_a_record_is_told_by_the_program_that_wrote_it() {
+fn a_taint_without_a_record_is_reported_by_the_program_that_wrote_it() {
     let written = |manager: &str| -> ObjectMeta {
         let managed = json!({
             "manager": manager, "operation": "Update", "time": at(10),
@@ -191,7 +191,7 @@ fn a_pause_that_is_a_step_of_another_order_has_no_author_of_its_own() {
 }
 
 #[test]
-fn a_program_that_wrote_a_field_is_told_where_nobody_else_is_known() {
+fn a_program_that_wrote_a_field_is_reported_where_nobody_else_is_known() {
     let writer = |manager: &str, second: i64, fields: Value| json!({"manager": manager, "operation": "Update", "time": at(second), "fieldsV1": fields});
     let taints = json!({"f:spec": {"f:taints": {}}});
     let program = |managed: Value| {
@@ -244,7 +244,8 @@ fn the_steps_of_one_order_are_recorded_once_whatever_its_reason_and_whoever_know
 }
 
 #[test]
-fn an_order_about_many_clusters_that_takes_longer_than_minutes_is_told_as_given_by_its_author() {
+fn an_order_about_many_clusters_that_takes_longer_than_minutes_is_reported_as_given_by_its_author()
+{
     // All its steps have one time. The last cluster is written six minutes later.
     let order = given("drain", "alice", 0);
     let new = metadata(Some(&Attribution::added(&ObjectMeta::default(), order)));
@@ -257,9 +258,9 @@ fn an_order_about_many_clusters_that_takes_longer_than_minutes_is_told_as_given_
     );
     let written = attribute(&new, &none, standing, "alice", at(360));
     let all = Attribution::all(&written.map_or(new, |text| metadata(Some(&text))));
-    let told: Vec<&str> = all.iter().map(|it| it.by.as_str()).collect();
+    let reported: Vec<&str> = all.iter().map(|it| it.by.as_str()).collect();
     assert_eq!(
-        told,
+        reported,
         ["alice"],
         "one order, which nobody brought from elsewhere"
     );

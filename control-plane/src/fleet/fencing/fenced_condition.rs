@@ -146,19 +146,19 @@ mod tests {
                     reported,
                 },
             ];
-            let told = condition(true, &copies, &[], Timestamp::UNIX_EPOCH);
-            assert_eq!(told.is_some(), expected.is_some(), "{what}");
-            let Some((told, (status, part))) = told.zip(expected) else {
+            let said = condition(true, &copies, &[], Timestamp::UNIX_EPOCH);
+            assert_eq!(said.is_some(), expected.is_some(), "{what}");
+            let Some((said, (status, part))) = said.zip(expected) else {
                 continue;
             };
-            assert_eq!(told.status, status, "{what}");
-            assert!(told.message.contains(part), "{what}: {}", told.message);
+            assert_eq!(said.status, status, "{what}");
+            assert!(said.message.contains(part), "{what}: {}", said.message);
         }
         assert_eq!(condition(true, &[], &[], Timestamp::UNIX_EPOCH), None);
     }
 
     #[test]
-    fn what_was_told_ends_with_the_policy_and_is_told_once() {
+    fn what_was_reported_ends_with_the_policy_and_is_reported_once() {
         let now = Timestamp::UNIX_EPOCH;
         assert_eq!(condition(false, &[], &[], now), None);
         let before = conditions_of(&[("Fenced", "True", ALL)]);

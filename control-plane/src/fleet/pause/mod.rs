@@ -340,8 +340,8 @@ mod tests {
     #[test]
     fn the_pause_of_the_fleet_holds_for_every_cluster_and_that_of_a_cluster_for_itself() {
         let pauses = Pauses::default();
-        let told = Arc::new(AtomicUsize::new(0));
-        let count = Arc::clone(&told);
+        let reported = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&reported);
         pauses.on_change(move || {
             count.fetch_add(1, Ordering::Relaxed);
         });
@@ -361,13 +361,17 @@ mod tests {
         let of_fleet = |now| pauses.of_fleet(at(now)).is_some();
         assert!(of_fleet(0) && of_fleet(8) && !of_fleet(9));
         pauses.set_fleet(pause(Some(at(9))));
-        assert_eq!(told.load(Ordering::Relaxed), 2, "the same is nothing new");
+        assert_eq!(
+            reported.load(Ordering::Relaxed),
+            2,
+            "the same is nothing new"
+        );
         assert_eq!(pauses.show(at(0)), Some(at(9)), "the first that ends");
         assert_eq!(pauses.show(at(9)), Some(at(50)));
         pauses.set_fleet(None);
         pauses.set_cluster("a", None);
         assert!(!is("a", 0));
-        assert_eq!(told.load(Ordering::Relaxed), 4);
+        assert_eq!(reported.load(Ordering::Relaxed), 4);
     }
 
     #[test]

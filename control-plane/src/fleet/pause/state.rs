@@ -228,7 +228,7 @@ mod tests {
     use crate::fleet::testing::at;
 
     #[test]
-    fn a_pause_that_names_nobody_is_told_with_the_program_that_wrote_it() {
+    fn a_pause_that_names_nobody_is_reported_with_the_program_that_wrote_it() {
         let writers = |fields: serde_json::Value| {
             json!([{
                 "manager": "kubectl-create", "operation": "Update", "apiVersion": "v1",
@@ -244,10 +244,10 @@ mod tests {
             "name": "m1", "annotations": { PAUSED: "upgrade" }, "managedFields": writers(own),
         }, "spec": { "syncMode": "Pull" } }))
         .unwrap();
-        let told = Pause::all(Some(&record), [&cluster], at(9)).map(|it| it.to_string());
+        let reported = Pause::all(Some(&record), [&cluster], at(9)).map(|it| it.to_string());
         let by = "by somebody with kubectl-create since 1970-01-01T00:00:05Z";
         assert_eq!(
-            told.collect::<Vec<_>>(),
+            reported.collect::<Vec<_>>(),
             [
                 format!("all movement is paused {by} until somebody resumes it"),
                 format!(
@@ -331,13 +331,13 @@ mod tests {
         let evil = "\u{1b}[2J\u{1b}[Hall is well\r\n";
         let written = json!({"reason": evil, "by": evil}).to_string();
         let data = json!({"data": {"reason": evil, "by": evil, "until": evil}});
-        let mut told = vec![Pause::of_fleet(&serde_json::from_value(data).unwrap())];
+        let mut reported = vec![Pause::of_fleet(&serde_json::from_value(data).unwrap())];
         for text in [evil, &written] {
             let annotations = json!({"annotations": {PAUSED: text}});
             let metadata: ObjectMeta = serde_json::from_value(annotations).unwrap();
-            told.extend(Pause::of_annotations(&metadata));
+            reported.extend(Pause::of_annotations(&metadata));
         }
-        for pause in told {
+        for pause in reported {
             let text = pause.to_string();
             assert!(!text.contains(char::is_control), "{text:?}");
         }

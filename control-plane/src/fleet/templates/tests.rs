@@ -144,7 +144,7 @@ async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_that_cannot_be_listed_is_told_stops_no_other_and_comes_back() {
+async fn a_kind_that_cannot_be_listed_is_reported_stops_no_other_and_comes_back() {
     let broken = Arc::new(AtomicBool::new(true));
     let templates = served(&broken);
     let [gizmo, widget] = ["Gizmo", "Widget"].map(|it| Kind::new("example.com/v1", it));
@@ -153,7 +153,7 @@ async fn a_kind_that_cannot_be_listed_is_told_stops_no_other_and_comes_back() {
     templates.name(&widget);
     until("the other kind is known", || templates.is_known(&widget)).await;
     assert_eq!(templates.list(&widget, None).unwrap().count(), 2);
-    until("it is told", || templates.trouble(&gizmo).is_some()).await;
+    until("it is reported", || templates.trouble(&gizmo).is_some()).await;
     let trouble = templates.trouble(&gizmo).unwrap();
     assert!(trouble.starts_with("cannot list and watch "), "{trouble}");
     assert_eq!(templates.kind_state(&gizmo), KindState::Unlisted);
@@ -203,11 +203,11 @@ async fn a_watch_that_panics_is_started_anew() {
     for panics_when_known in [false, true] {
         let templates = served(&Arc::new(AtomicBool::new(false)));
         let [gizmo, widget] = ["Gizmo", "Widget"].map(|it| Kind::new("example.com/v1", it));
-        let (told, known) = (
+        let (reported, known) = (
             Arc::new(AtomicBool::new(false)),
             Arc::new(AtomicBool::new(false)),
         );
-        let (odd, panicked) = (gizmo.clone(), Arc::clone(&told));
+        let (odd, panicked) = (gizmo.clone(), Arc::clone(&reported));
         templates.on_change(move |change| {
             let first = *change.key.kind == odd && !panicked.swap(true, Ordering::Relaxed);
             assert!(!first || panics_when_known, "odd data");
@@ -221,7 +221,7 @@ async fn a_watch_that_panics_is_started_anew() {
         templates.name(&gizmo);
         templates.name(&widget);
         until("the other kind is known", || templates.is_known(&widget)).await;
-        until("it is listed once", || told.load(Ordering::Relaxed)).await;
+        until("it is listed once", || reported.load(Ordering::Relaxed)).await;
         until("its watch has ended", || {
             templates.kind_state(&gizmo) == KindState::Sought
         })

@@ -86,11 +86,11 @@ struct Known {
 
 /// Returns whether a binding says that no other cluster takes the workload of a cluster.
 fn is_stranded(binding: &AnyBinding, cluster: &str) -> bool {
-    let told = conditions::get(&binding.status().conditions, CONDITION);
-    told.is_some_and(|told| {
-        told.status == conditions::TRUE
-            && STRANDED.contains(&told.reason.as_str())
-            && names_cluster(&told.message, cluster)
+    let reported = conditions::get(&binding.status().conditions, CONDITION);
+    reported.is_some_and(|reported| {
+        reported.status == conditions::TRUE
+            && STRANDED.contains(&reported.reason.as_str())
+            && names_cluster(&reported.message, cluster)
     })
 }
 
@@ -320,10 +320,10 @@ fn tolerated_state(history: &History, until: Timestamp, now: Timestamp) -> Optio
 /// is not moved for what is not known to be wrong.
 fn refused_state(case: &Case<'_>) -> Option<FailoverState> {
     let status = case.binding.status();
-    let told = conditions::get(&status.conditions, CONDITION);
+    let reported = conditions::get(&status.conditions, CONDITION);
     let was_unhealthy = |cluster: &str| {
         case.written.since.contains_key(cluster)
-            || told.is_some_and(|told| reports_failure(told, cluster))
+            || reported.is_some_and(|reported| reports_failure(reported, cluster))
     };
     let refused = status.aggregated_status.iter().find(|report| {
         let cluster = &report.cluster_name;

@@ -135,7 +135,7 @@ const STALE: SignedDuration = SignedDuration::from_mins(5);
 impl FailoverState {
     /// Returns whether the report says the same as the condition that was written at a moment,
     /// except for the numbers in the reason why there is no place.
-    pub fn repeats(&self, told: Option<&Condition>, at: Timestamp, now: Timestamp) -> bool {
+    pub fn repeats(&self, reported: Option<&Condition>, at: Timestamp, now: Timestamp) -> bool {
         let Self::Held {
             cluster,
             since,
@@ -145,10 +145,10 @@ impl FailoverState {
             return false;
         };
         now.duration_since(at) < STALE
-            && told.is_some_and(|told| {
-                told.status == conditions::TRUE
-                    && told.reason == self.reason()
-                    && told.message.starts_with(&stays(cluster, *since))
+            && reported.is_some_and(|reported| {
+                reported.status == conditions::TRUE
+                    && reported.reason == self.reason()
+                    && reported.message.starts_with(&stays(cluster, *since))
             })
     }
 
@@ -249,8 +249,8 @@ impl FailoverState {
 
 /// Returns whether a condition reports that the application is, or was last, unhealthy in a
 /// cluster.
-pub fn reports_failure(told: &Condition, cluster: &str) -> bool {
-    told.status == conditions::TRUE && told.message.starts_with(&unhealthy_in(cluster))
+pub fn reports_failure(reported: &Condition, cluster: &str) -> bool {
+    reported.status == conditions::TRUE && reported.message.starts_with(&unhealthy_in(cluster))
 }
 
 fn stays(cluster: &str, since: Timestamp) -> String {
@@ -350,17 +350,17 @@ mod tests {
     #[test]
     fn that_there_is_no_place_is_not_written_again_for_other_numbers() {
         let held = |cluster: &str, room: &str| held(cluster, nowhere(room));
-        let told = held("m1", "3 free").condition(at(10));
-        for (state, told, now, repeats) in [
-            (held("m1", "4 free"), Some(&told), 20, true),
-            (held("m1", "4 free"), Some(&told), 309, true),
-            (held("m1", "4 free"), Some(&told), 310, false),
-            (held("m2", "4 free"), Some(&told), 20, false),
+        let reported = held("m1", "3 free").condition(at(10));
+        for (state, reported, now, repeats) in [
+            (held("m1", "4 free"), Some(&reported), 20, true),
+            (held("m1", "4 free"), Some(&reported), 309, true),
+            (held("m1", "4 free"), Some(&reported), 310, false),
+            (held("m2", "4 free"), Some(&reported), 20, false),
             (held("m1", "4 free"), None, 20, false),
-            (FailoverState::Recovered, Some(&told), 20, false),
+            (FailoverState::Recovered, Some(&reported), 20, false),
         ] {
             assert_eq!(
-                state.repeats(told, at(10), at(now)),
+                state.repeats(reported, at(10), at(now)),
                 repeats,
                 "{state:?} {now}"
             );
@@ -385,15 +385,15 @@ mod tests {
     }
 
     #[test]
-    fn a_condition_that_is_over_is_told_again() {
+    fn a_condition_that_is_over_is_reported_again() {
         let state = held("m1", nowhere("full"));
-        let mut told = state.condition(at(1));
-        assert!(state.repeats(Some(&told), at(1), at(2)));
-        told.status = conditions::FALSE.to_owned();
-        assert!(!state.repeats(Some(&told), at(1), at(2)));
-        told.status = conditions::TRUE.to_owned();
-        told.reason = "Other".to_owned();
-        assert!(!state.repeats(Some(&told), at(1), at(2)));
+        let mut reported = state.condition(at(1));
+        assert!(state.repeats(Some(&reported), at(1), at(2)));
+        reported.status = conditions::FALSE.to_owned();
+        assert!(!state.repeats(Some(&reported), at(1), at(2)));
+        reported.status = conditions::TRUE.to_owned();
+        reported.reason = "Other".to_owned();
+        assert!(!state.repeats(Some(&reported), at(1), at(2)));
         assert!(!state.repeats(None, at(1), at(2)));
     }
 }

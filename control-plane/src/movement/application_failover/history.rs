@@ -170,13 +170,13 @@ impl History {
     /// Returns the last move if the condition is older than it, so that the move was not reported
     /// yet. Of two moves without anything between them, the condition keeps the time of the first,
     /// and its message says which one it is about.
-    pub fn to_publish(&self, told: Option<&Condition>) -> Option<&Move> {
+    pub fn to_publish(&self, reported: Option<&Condition>) -> Option<&Move> {
         let (at, last) = (self.last_move?, self.last.as_ref()?);
-        let is_before = |told: &Condition| {
-            told.last_transition_time.0.as_second() < at.as_second()
-                && told.message != FailoverState::Left(last.clone()).message()
+        let is_before = |reported: &Condition| {
+            reported.last_transition_time.0.as_second() < at.as_second()
+                && reported.message != FailoverState::Left(last.clone()).message()
         };
-        told.is_none_or(is_before).then_some(last)
+        reported.is_none_or(is_before).then_some(last)
     }
 }
 
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_move_that_a_process_did_not_report_any_more_is_told_by_the_next() {
+    fn a_move_that_a_process_did_not_report_any_more_is_reported_by_the_next() {
         let last = Move {
             from: "m1".to_owned(),
             since: at(0),
@@ -289,7 +289,7 @@ mod tests {
         };
         let moved = History::read(moved.write().as_deref());
         let condition = |status, minute| conditions::new("C", status, "R", "", at(minute));
-        for (told, is_unpublished) in [
+        for (reported, is_unpublished) in [
             (None, true),
             (Some(condition("True", 9)), true),
             // The story of a former move, whose status was the same.
@@ -304,9 +304,9 @@ mod tests {
             (Some(condition("True", 11)), false),
         ] {
             assert_eq!(
-                moved.to_publish(told.as_ref()).is_some(),
+                moved.to_publish(reported.as_ref()).is_some(),
                 is_unpublished,
-                "{told:?}"
+                "{reported:?}"
             );
         }
         assert_eq!(History::default().to_publish(None), None);

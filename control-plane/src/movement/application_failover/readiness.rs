@@ -69,10 +69,10 @@ impl ReadinessTracker {
 /// the time, or it is seen for the first time and says that it became ready at a moment that has
 /// not come yet.
 fn comes_back(old: Option<&Cluster>, new: &Cluster, now: Timestamp) -> bool {
-    let (told, before) = (ready_since(Some(new), None), ready_since(old, None));
-    told.is_some_and(|it| match old {
+    let (reported, before) = (ready_since(Some(new), None), ready_since(old, None));
+    reported.is_some_and(|it| match old {
         None => it > now,
-        Some(_) => told != before,
+        Some(_) => reported != before,
     })
 }
 

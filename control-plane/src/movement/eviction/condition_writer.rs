@@ -170,7 +170,7 @@ impl ConditionWriter {
         let (mut pending, now) = (self.pending.lock(), Instant::now());
         let mut ripens = None;
         if let Some(unwritten) = pending.get_mut(&key) {
-            unwritten.told(&notes, now);
+            unwritten.reported(&notes, now);
             ripens = unwritten.ripens(now);
             if unwritten.is_empty() {
                 pending.remove(&key);
@@ -255,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn that_a_workload_stays_is_told_while_the_cluster_has_the_taint() {
+    fn that_a_workload_stays_is_reported_while_the_cluster_has_the_taint() {
         let cluster = |taints: serde_json::Value| -> Cluster {
             let (metadata, spec) = (json!({"name": "m1"}), json!({"taints": taints}));
             serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_to_be_told_of_a_binding_that_is_gone_is_forgotten() {
+    async fn what_was_to_be_reported_of_a_binding_that_is_gone_is_forgotten() {
         let writer = writer();
         writer.report(vec![
             (key("a"), nowhere("m1", "full")),

@@ -290,7 +290,7 @@ impl Evictor {
         if let Some(old) = old.as_ref().filter(|_| self.open) {
             self.take_room(&key, old, binding, now);
         }
-        let mut may_be_untold = old.is_none();
+        let mut may_be_unreported = old.is_none();
         for target in old.iter().flat_map(|old| &old.spec.clusters) {
             if binding.spec.target(&target.name).is_some() {
                 continue;
@@ -300,7 +300,7 @@ impl Evictor {
                 self.note(key.clone(), &target.name, state);
             } else {
                 // Nothing waits in the queue of a cluster that a list lacks.
-                may_be_untold |= self.fleet.get(&target.name).is_none();
+                may_be_unreported |= self.fleet.get(&target.name).is_none();
             }
         }
         if binding.metadata.deletion_timestamp.is_some() {
@@ -312,7 +312,7 @@ impl Evictor {
         }
         if self.open {
             self.review_all(binding, now);
-            if may_be_untold {
+            if may_be_unreported {
                 self.report_missed(binding);
             }
         }

@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_state_that_one_of_several_targets_would_need_is_told_to_be_lost() {
+    fn a_state_that_one_of_several_targets_would_need_is_reported_to_be_lost() {
         for (what, targets, state, mode, expected) in [
             (
                 "one target",

@@ -230,11 +230,11 @@ pub fn names_cluster(message: &str, cluster: &str) -> bool {
 /// Returns whether a Job has completed in a cluster: the cluster reports it, or it reports nothing
 /// and the control plane has said so from the Job's template.
 pub fn has_completed(binding: &AnyBinding, cluster: &str) -> bool {
-    let told = || {
+    let reported = || {
         let condition = conditions::get(&binding.status().conditions, CONDITION);
         condition.is_some_and(|it| it.reason == COMPLETED && names_cluster(&it.message, cluster))
     };
-    inputs::has_completed(binding, cluster).unwrap_or_else(told)
+    inputs::has_completed(binding, cluster).unwrap_or_else(reported)
 }
 
 /// How the state of an eviction is reported.

@@ -25,7 +25,7 @@ pub struct PendingNotes(Vec<Entry>);
 struct Entry {
     note: Note,
     /// Time at which the note was written.
-    told: Option<Instant>,
+    reported: Option<Instant>,
     /// When it was taken, if this process knew nothing of the workload on the cluster before.
     first: Option<Instant>,
     /// The note that came within [`STALE`] after this one was written. It is written after that
@@ -66,8 +66,8 @@ impl PendingNotes {
                     (&known.note.state, &note.state),
                     (EvictionState::Nowhere { .. }, EvictionState::Nowhere { .. })
                 );
-                if let Some(told) = known.told {
-                    let wait = STALE.saturating_sub(now.duration_since(told));
+                if let Some(reported) = known.reported {
+                    let wait = STALE.saturating_sub(now.duration_since(reported));
                     if is_same {
                         known.later = None;
                         return WriteAt::None;
@@ -83,7 +83,7 @@ impl PendingNotes {
                 }
                 *known = Entry {
                     note,
-                    told: None,
+                    reported: None,
                     first: known.first.filter(|_| is_same),
                     later: None,
                 };
@@ -93,7 +93,7 @@ impl PendingNotes {
                 self.0.reserve_exact(1);
                 let entry = Entry {
                     note,
-                    told: None,
+                    reported: None,
                     first: Some(now),
                     later: None,
                 };
@@ -106,11 +106,11 @@ impl PendingNotes {
     /// Puts each later note in the place of the written one that has become older than [`STALE`].
     pub fn ripen(&mut self, now: Instant) {
         for entry in &mut self.0 {
-            let is_stale = |told: Instant| now.duration_since(told) >= STALE;
-            if entry.told.is_some_and(is_stale)
+            let is_stale = |reported: Instant| now.duration_since(reported) >= STALE;
+            if entry.reported.is_some_and(is_stale)
                 && let Some(later) = entry.later.take()
             {
-                (entry.note, entry.told) = (*later, None);
+                (entry.note, entry.reported) = (*later, None);
             }
         }
     }
@@ -118,8 +118,8 @@ impl PendingNotes {
     /// Returns the time until the first later note has to be written; `None` if there is none.
     pub fn ripens(&self, now: Instant) -> Option<Duration> {
         let waiting = self.0.iter().filter(|entry| entry.later.is_some());
-        let told = waiting.filter_map(|entry| entry.told).min()?;
-        Some(STALE.saturating_sub(now.duration_since(told)))
+        let reported = waiting.filter_map(|entry| entry.reported).min()?;
+        Some(STALE.saturating_sub(now.duration_since(reported)))
     }
 
     /// Returns all notes.
@@ -129,7 +129,7 @@ impl PendingNotes {
 
     /// Returns the notes that were not written yet.
     pub fn to_publish(&self) -> impl Iterator<Item = &Note> {
-        let to_publish = self.0.iter().filter(|entry| entry.told.is_none());
+        let to_publish = self.0.iter().filter(|entry| entry.reported.is_none());
         to_publish.map(|entry| &entry.note)
     }
 
@@ -142,7 +142,7 @@ impl PendingNotes {
             // A pause, say, may have ended meanwhile.
             return None;
         }
-        let to_publish = || self.0.iter().filter(|entry| entry.told.is_none());
+        let to_publish = || self.0.iter().filter(|entry| entry.reported.is_none());
         let is_said = |entry: &Entry| {
             let Note { cluster, state } = &entry.note;
             entry.first.is_some()
@@ -159,7 +159,7 @@ impl PendingNotes {
     }
 
     /// Notes that these notes were written, and forgets what came to an end.
-    pub fn told(&mut self, notes: &[Note], now: Instant) {
+    pub fn reported(&mut self, notes: &[Note], now: Instant) {
         for note in notes {
             let Ok(at) = self.place(&note.cluster) else {
                 continue;
@@ -169,7 +169,7 @@ impl PendingNotes {
                 continue;
             }
             if note.is_pending() {
-                self.0[at].told.get_or_insert(now);
+                self.0[at].reported.get_or_insert(now);
             } else {
                 self.0.remove(at);
             }
@@ -181,7 +181,7 @@ impl PendingNotes {
         self.0.retain_mut(|entry| match revision(&entry.note) {
             Revision::Kept => true,
             Revision::Over(state) => {
-                (entry.note.state, entry.told, entry.later) = (state, None, None);
+                (entry.note.state, entry.reported, entry.later) = (state, None, None);
                 true
             }
             Revision::Forgotten => false,
@@ -224,14 +224,14 @@ pub(super) mod tests {
             pending.take(nowhere("m1", "3 are full"), start),
             WriteAt::Now
         );
-        pending.told(&pending.notes(), start);
+        pending.reported(&pending.notes(), start);
         let mut written = Vec::new();
         for second in 0..3_600 {
             let now = start + Duration::from_secs(second);
             let when = pending.take(nowhere("m1", &format!("{second} are full")), now);
             if when == WriteAt::Now {
                 written.push(second);
-                pending.told(&pending.notes(), now);
+                pending.reported(&pending.notes(), now);
             }
         }
         let expected: Vec<u64> = (1..12).map(|five| five * 300).collect();
@@ -239,7 +239,7 @@ pub(super) mod tests {
         let queued = note("m1", EvictionState::Queued { cause: "x".into() });
         let when = pending.take(queued.clone(), start);
         assert_eq!(when, WriteAt::Now, "another state");
-        pending.told(&pending.notes(), start);
+        pending.reported(&pending.notes(), start);
         assert_eq!(pending.take(queued, start), WriteAt::None, "the same");
     }
 
@@ -249,7 +249,7 @@ pub(super) mod tests {
         let later = |seconds| start + Duration::from_secs(seconds);
         let mut pending = PendingNotes::default();
         pending.take(nowhere("m1", "3 are full"), start);
-        pending.told(&pending.notes(), start);
+        pending.reported(&pending.notes(), start);
         let wait = WriteAt::In(Duration::from_secs(290));
         assert_eq!(pending.take(nowhere("m1", "4 are full"), later(10)), wait);
         let when = pending.take(nowhere("m1", "5 are full"), later(20));
@@ -260,12 +260,12 @@ pub(super) mod tests {
         pending.ripen(later(300));
         let to_publish: Vec<&Note> = pending.to_publish().collect();
         assert_eq!(to_publish, [&nowhere("m1", "5 are full")]);
-        pending.told(&pending.notes(), later(300));
+        pending.reported(&pending.notes(), later(300));
         let when = pending.take(nowhere("m1", "6 are full"), later(310));
         assert_eq!(when, wait, "and so on");
         pending.take(nowhere("m1", "5 are full"), later(320));
         pending.ripen(later(600));
-        assert_eq!(pending.to_publish().count(), 0, "it is as it was told");
+        assert_eq!(pending.to_publish().count(), 0, "it is as it was reported");
         assert_eq!(pending.ripens(later(600)), None);
     }
 
@@ -314,13 +314,13 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_has_come_to_an_end_before_it_was_told_is_told_so_or_forgotten() {
+    fn what_has_come_to_an_end_before_it_was_reported_is_reported_so_or_forgotten() {
         let now = Instant::now();
         let mut pending = PendingNotes::default();
         for cluster in ["m1", "m2", "m3"] {
             pending.take(nowhere(cluster, "full"), now);
         }
-        pending.told(&pending.notes(), now);
+        pending.reported(&pending.notes(), now);
         pending.revise(|note| match note.cluster.as_str() {
             "m1" => Revision::Kept,
             "m2" => Revision::Over(EvictionState::Recovered),
@@ -337,14 +337,14 @@ pub(super) mod tests {
         let mut pending = PendingNotes::default();
         pending.take(nowhere("m1", "full"), now);
         pending.take(nowhere("m2", "full"), now);
-        pending.told(&pending.notes(), now);
+        pending.reported(&pending.notes(), now);
         pending.take(note("m1", EvictionState::Recovered), now);
         let to_publish: Vec<&Note> = pending.to_publish().collect();
         assert_eq!(to_publish, [&note("m1", EvictionState::Recovered)]);
         assert_eq!(pending.notes().len(), 2, "the condition speaks of both");
         let written = pending.notes();
         pending.take(nowhere("m1", "full"), now);
-        pending.told(&written, now);
+        pending.reported(&written, now);
         assert_eq!(
             pending.to_publish().count(),
             1,
@@ -352,7 +352,7 @@ pub(super) mod tests {
         );
         pending.take(note("m1", EvictionState::Moved), now);
         pending.take(note("m2", EvictionState::Moved), now);
-        pending.told(&pending.notes(), now);
+        pending.reported(&pending.notes(), now);
         assert!(pending.0.is_empty());
     }
 }

@@ -59,7 +59,7 @@ impl Record {
 
     /// Returns whether the condition of the binding is newer than the eviction, so that it was
     /// reported. One of the same second may be what was said just before it.
-    pub fn is_told(&self, conditions: &[Condition]) -> bool {
+    pub fn is_reported(&self, conditions: &[Condition]) -> bool {
         conditions::get(conditions, CONDITION).is_some_and(|known| {
             let when = known.last_transition_time.0;
             when > self.at || when == self.at && known.message.contains(&left(&self.from))
@@ -107,17 +107,17 @@ mod tests {
     }
 
     #[test]
-    fn an_eviction_is_told_once_the_condition_is_as_new() {
+    fn an_eviction_is_reported_once_the_condition_is_as_new() {
         let record = Record::new("m1", "m2", "Directly", "taint", at(100));
         let evicted = record.clone().note().message();
         let condition =
             |second, text: &str| conditions::new(CONDITION, "False", "R", text, at(second));
-        assert!(!record.is_told(&[]));
-        assert!(!record.is_told(&[condition(99, &evicted)]));
-        assert!(record.is_told(&[condition(100, &evicted)]));
-        assert!(record.is_told(&[condition(500, "")]));
+        assert!(!record.is_reported(&[]));
+        assert!(!record.is_reported(&[condition(99, &evicted)]));
+        assert!(record.is_reported(&[condition(100, &evicted)]));
+        assert!(record.is_reported(&[condition(500, "")]));
         // What was said before it, in the same second.
         let queued = "m1 has taint: it leaves when the eviction rate allows";
-        assert!(!record.is_told(&[condition(100, queued)]));
+        assert!(!record.is_reported(&[condition(100, queued)]));
     }
 }

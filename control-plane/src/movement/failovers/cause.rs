@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_taint_that_a_person_ordered_is_told_with_who_put_it_on_and_why() {
+    fn a_taint_that_a_person_ordered_is_reported_with_who_put_it_on_and_why() {
         let order = json!([{
             "order": "taint", "change": "tainted rack:NoExecute", "by": "alice", "reason": "new disks",
         }]);

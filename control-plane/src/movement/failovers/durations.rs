@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_duration_is_told_as_it_was_and_rounded_only_where_there_are_too_many() {
+    fn a_duration_is_reported_as_it_was_and_rounded_only_where_there_are_too_many() {
         for (durations, expected) in [
             (1, [101, 101]),
             (MOST as u64, [101 + 7 * 199, 101 + 7 * 379]),

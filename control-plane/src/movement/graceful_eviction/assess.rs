@@ -210,8 +210,8 @@ impl Assessment {
         created: Timestamp,
         now: Timestamp,
     ) {
-        let told = later(created, FIRST_STATUS);
-        let ends = [end(&task, created), (!facts.has_rule).then_some(told)];
+        let reported = later(created, FIRST_STATUS);
+        let ends = [end(&task, created), (!facts.has_rule).then_some(reported)];
         if task.suppress_deletion.is_none() {
             // A task that outlived its end waits for a replacement, not for time.
             let next = ends.into_iter().flatten().filter(|end| *end >= now);

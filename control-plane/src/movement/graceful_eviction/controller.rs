@@ -204,8 +204,8 @@ fn check(
     } else {
         Vec::new()
     };
-    let told = &status.aggregated_status;
-    let has_ended = |cluster: &str| is_over_in(&spec.resource, told, cluster);
+    let reported = &status.aggregated_status;
+    let has_ended = |cluster: &str| is_over_in(&spec.resource, reported, cluster);
     let mut tasks = spec.graceful_eviction_tasks.iter();
     // No event shows when the template says that the Job is over.
     if undone.is_none() || tasks.any(|it| has_ended(&it.from_cluster)) {

@@ -98,8 +98,8 @@ fn last_move(binding: &AnyBinding) -> Option<Timestamp> {
     let begun = tasks.filter_map(|task| task.creation_timestamp.as_ref());
     let requested = spec.reschedule_triggered_at.iter();
     let evicted = Record::read(binding.metadata.annotations.as_ref()).map(|record| record.at);
-    let told = begun.chain(requested).map(|at| at.0);
-    told.chain(evicted).max()
+    let reported = begun.chain(requested).map(|at| at.0);
+    reported.chain(evicted).max()
 }
 
 /// Returns whether a workload was moved to where it is, by an eviction or by somebody's request;

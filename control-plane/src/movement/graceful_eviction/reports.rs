@@ -186,7 +186,7 @@ mod tests {
             ("with null", "Healthy", said("Healthy", &null), well(&null)),
             ("it has begun", "Healthy", said("Unhealthy", &ready), ill),
             // The binding says so of a cluster that is silent too.
-            ("not yet told", "Unhealthy", same, ill),
+            ("not yet reported", "Unhealthy", same, ill),
         ] {
             let reports = [
                 report("m1", "Healthy", ready.clone()),

@@ -55,7 +55,7 @@ struct Memory {
     /// Time of the last write of the status.
     written: Option<Instant>,
     /// Reasons why workloads are not placed anew yet that events have reported.
-    told: BTreeSet<&'static str>,
+    reported: BTreeSet<&'static str>,
 }
 
 /// Starts the controller. Its cache is its own: a fleet API without the kind keeps nothing else
@@ -294,7 +294,7 @@ fn report_held(
     memory: &mut Memory,
 ) {
     for (WorkloadReference { kind, name, .. }, why) in held {
-        if !memory.told.insert(*why) {
+        if !memory.reported.insert(*why) {
             continue;
         }
         let others = held.iter().filter(|it| it.1 == *why).count() - 1;

@@ -118,13 +118,13 @@ pub(super) async fn request(
 /// generation it is about, as other schedulers write it, counts as one.
 pub(super) fn is_answered(binding: &AnyBinding) -> bool {
     let status = binding.status();
-    let is_new = |told: &Condition| {
-        let about = told.observed_generation;
+    let is_new = |reported: &Condition| {
+        let about = reported.observed_generation;
         about.is_none() || about >= binding.metadata.generation
     };
-    let told = conditions::get(&status.conditions, SCHEDULED);
-    let told = told.filter(|it| it.status == conditions::FALSE && is_new(it));
-    let is_refused = told.is_some() && !waits_to_move(status);
+    let reported = conditions::get(&status.conditions, SCHEDULED);
+    let reported = reported.filter(|it| it.status == conditions::FALSE && is_new(it));
+    let is_refused = reported.is_some() && !waits_to_move(status);
     !is_reschedule_requested(&binding.spec, status) || is_refused
 }
 

@@ -215,14 +215,18 @@ async fn requests_of_a_former_leader_move_at_the_rate_and_wait_for_a_pause() {
         let expected = if is_paused { 0..=0 } else { 1..=AT_THE_RATE };
         assert!(expected.contains(&moved), "{moved} moved, {is_paused}");
         let last = stand.binding(&name(MANY - 1)).unwrap();
-        let told = conditions::get(&last.status.as_ref().unwrap().conditions, "Scheduled");
+        let reported = conditions::get(&last.status.as_ref().unwrap().conditions, "Scheduled");
         let reason = if is_paused {
             "Paused"
         } else {
             "WaitingForRate"
         };
-        let told = told.unwrap();
-        assert_eq!((&*told.reason, &*told.status), (reason, "True"), "{told:?}");
+        let reported = reported.unwrap();
+        assert_eq!(
+            (&*reported.reason, &*reported.status),
+            (reason, "True"),
+            "{reported:?}"
+        );
         stand.api.put("clusters", roomy("m1", true));
         pass(5).await;
         let (_, more) = asked_and_moved(&stand);
@@ -232,8 +236,8 @@ async fn requests_of_a_former_leader_move_at_the_rate_and_wait_for_a_pause() {
         );
         pass(90).await;
         let last = stand.binding(&name(MANY - 1)).unwrap();
-        let told = conditions::get(&last.status.as_ref().unwrap().conditions, "Scheduled");
-        assert_eq!(told.unwrap().reason, "Success");
+        let reported = conditions::get(&last.status.as_ref().unwrap().conditions, "Scheduled");
+        assert_eq!(reported.unwrap().reason, "Success");
     }
 }
 
@@ -347,11 +351,11 @@ async fn a_rebalancer_says_why_it_places_something_not_anew_yet() {
         let clusters = [cluster, roomy("m2", true)];
         let stand = rebalanced(clusters, suspended, rebalancer(None)).await;
         pass(30).await;
-        let told = stand.api.events().await.into_iter();
-        let told = told.filter(|it| it.1 == "RebalancePending");
-        let mut told: Vec<String> = told.map(|(_, _, note)| note).collect();
-        told.sort();
-        assert_eq!(told, expected);
+        let reported = stand.api.events().await.into_iter();
+        let reported = reported.filter(|it| it.1 == "RebalancePending");
+        let mut reported: Vec<String> = reported.map(|(_, _, note)| note).collect();
+        reported.sort();
+        assert_eq!(reported, expected);
     }
 }
 
@@ -362,13 +366,13 @@ async fn a_rebalancer_is_finished_when_its_moves_are_made_and_is_written_seldom(
     asked["metadata"]["annotations"] = json!({ ORDERED_BY: orders.to_string() });
     let stand = rebalanced(to_m2(), workload, asked).await;
     pass(40).await;
-    let told = stand.api.events().await;
-    let told = told.into_iter().filter(|it| it.1 == "Ordered");
-    let told: Vec<String> = told
+    let reported = stand.api.events().await;
+    let reported = reported.into_iter().filter(|it| it.1 == "Ordered");
+    let reported: Vec<String> = reported
         .map(|(about, _, note)| format!("{about}: {note}"))
         .collect();
     let expected = "all: 40 workloads are placed anew by alice: an upgrade";
-    assert_eq!(told, [expected], "who ordered it is told once");
+    assert_eq!(reported, [expected], "who ordered it is reported once");
     let (asked, moved) = asked_and_moved(&stand);
     assert!(asked == MANY && moved < MANY, "{moved} moved");
     let done = results(&stand);
@@ -376,13 +380,13 @@ async fn a_rebalancer_is_finished_when_its_moves_are_made_and_is_written_seldom(
         done <= moved && done + 4 >= moved,
         "{done} results for {moved}"
     );
-    let told = stored(&stand).unwrap().status.unwrap();
+    let reported = stored(&stand).unwrap().status.unwrap();
     assert_eq!(
-        told.observed_workloads.len(),
+        reported.observed_workloads.len(),
         MANY,
         "what is asked for is listed"
     );
-    assert_eq!(told.finish_time, None);
+    assert_eq!(reported.finish_time, None);
     while asked_and_moved(&stand).1 < MANY {
         assert!(stored(&stand).is_some(), "it is not deleted before its end");
         pass(1).await;
@@ -400,13 +404,13 @@ async fn a_rebalancer_is_finished_when_its_moves_are_made_and_is_written_seldom(
 
 #[tokio::test(start_paused = true)]
 async fn a_workload_without_a_cluster_that_waits_to_move_has_not_answered_a_rebalancer() {
-    for (told, m1) in [
+    for (reported, m1) in [
         ("WaitingForRate", roomy("m1", true)),
         ("Paused", paused(roomy("m1", true))),
     ] {
         let waiting = |it| {
             let mut it = kept(workload(it));
-            it["status"]["conditions"][0]["reason"] = json!(told);
+            it["status"]["conditions"][0]["reason"] = json!(reported);
             it
         };
         let stand = rebalanced([m1, roomy("m2", false)], waiting, rebalancer(None)).await;
@@ -420,9 +424,9 @@ async fn a_workload_without_a_cluster_that_waits_to_move_has_not_answered_a_reba
                 .is_some()
         };
         let placed = (0..MANY).filter(is_placed).count();
-        assert!(placed < MANY, "{told}");
+        assert!(placed < MANY, "{reported}");
         let done = results(&stand);
-        assert!(done <= placed, "{told}: {done} results for {placed}");
+        assert!(done <= placed, "{reported}: {done} results for {placed}");
     }
 }
 

@@ -29,7 +29,7 @@ async fn outlet(stand: &mut Stand, server: &Server, more: &Value) -> Arc<Outlet>
     Arc::new(Outlet::new(&stand.fleet, &records, server.receiver(more)))
 }
 
-fn told(stand: &Stand, name: &str) -> Value {
+fn reported(stand: &Stand, name: &str) -> Value {
     let object = stand.api.object("failovers", "", name).unwrap();
     let text = &object["metadata"]["annotations"]["notices.failover.muster.io/a"];
     text.as_str()
@@ -37,14 +37,14 @@ fn told(stand: &Stand, name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn what_was_told_is_in_the_record_and_is_not_told_again_by_the_next_process() {
+async fn what_was_reported_is_in_the_record_and_is_not_reported_again_by_the_next_process() {
     let server = Server::start().await;
     let mut stand = Stand::new([("failovers", record("m1", 2))]);
     let first = outlet(&mut stand, &server, &json!({})).await;
     assert_eq!(first.reconcile("m1").await.unwrap(), Next::Done);
     assert_eq!(server.ids(), ["uid-m1-began-1", "uid-m1-held-1"]);
     assert_eq!(first.reconcile("m1").await.unwrap(), Next::Done);
-    let kept = told(&stand, "m1");
+    let kept = reported(&stand, "m1");
     assert_eq!((&kept["began"], &kept["held"]), (&json!(1), &json!(1)));
     let next = outlet(&mut stand, &server, &json!({})).await;
     assert_eq!(next.reconcile("m1").await.unwrap(), Next::Done);
@@ -59,11 +59,11 @@ async fn what_could_not_be_noted_is_noted_later_and_not_sent_twice_by_one_proces
     let busy = refusal(503, "ServiceUnavailable", "");
     stand.api.answer(Method::PATCH, "/failovers/m1", 503, busy);
     outlet.reconcile("m1").await.unwrap_err();
-    assert_eq!(told(&stand, "m1"), Value::Null);
+    assert_eq!(reported(&stand, "m1"), Value::Null);
     stand.api.answer_truly();
     outlet.reconcile("m1").await.unwrap();
     assert_eq!(server.ids(), ["uid-m1-began-1"]);
-    assert_eq!(told(&stand, "m1")["began"], 1);
+    assert_eq!(reported(&stand, "m1")["began"], 1);
 }
 
 #[tokio::test]
@@ -80,7 +80,7 @@ async fn what_is_not_taken_waits_with_its_time_and_its_identity() {
     let again = outlet.reconcile("m1").await.unwrap();
     assert!(matches!(again, Next::After(_)), "{again:?}");
     assert_eq!(server.ids(), [""; 0], "nothing is sent before that");
-    assert_eq!(told(&stand, "m1"), Value::Null);
+    assert_eq!(reported(&stand, "m1"), Value::Null);
     outlet.pacing.lock().taken();
     assert_eq!(outlet.reconcile("m1").await.unwrap(), Next::Done);
     assert_eq!(server.ids(), ["uid-m1-began-1"]);
@@ -110,7 +110,11 @@ async fn phases_and_severities_that_a_receiver_does_not_want_are_not_sent() {
         assert_eq!(outlet.reconcile(name).await.unwrap(), Next::Done);
     }
     assert_eq!(server.ids(), ["uid-m2-held-1"]);
-    assert_eq!(told(&stand, "m1"), Value::Null, "it may become critical");
+    assert_eq!(
+        reported(&stand, "m1"),
+        Value::Null,
+        "it may become critical"
+    );
 }
 
 /// Returns a receiver that takes no more, after three failovers have begun and are held, and was
@@ -129,12 +133,16 @@ async fn crowded() -> (Server, Stand, Arc<Outlet>) {
 }
 
 #[tokio::test]
-async fn many_failovers_at_a_time_are_told_in_one_notice() {
+async fn many_failovers_at_a_time_are_reported_in_one_notice() {
     let (server, stand, outlet) = crowded().await;
     server.next(500, "x", "");
     let failed = outlet.reconcile(LEFT_OUT).await.unwrap();
     assert!(matches!(failed, Next::After(_)), "{failed:?}");
-    assert_eq!(told(&stand, "m2"), Value::Null, "nobody was notified of it");
+    assert_eq!(
+        reported(&stand, "m2"),
+        Value::Null,
+        "nobody was notified of it"
+    );
     let before = server.ids();
     outlet.pacing.lock().taken();
     assert_eq!(outlet.reconcile(LEFT_OUT).await.unwrap(), Next::Done);
@@ -146,28 +154,29 @@ async fn many_failovers_at_a_time_are_told_in_one_notice() {
     assert_eq!(event["data"]["clusters"], json!(["m2", "m3"]));
     assert_eq!(headers["webhook-id"], before[0], "the same notice");
     for name in ["m2", "m3"] {
-        assert_eq!(told(&stand, name)["held"], 1);
+        assert_eq!(reported(&stand, name)["held"], 1);
         assert_eq!(outlet.reconcile(name).await.unwrap(), Next::Done);
     }
     outlet.reconcile(LEFT_OUT).await.unwrap();
-    assert_eq!(server.ids(), [""; 0], "it is told once");
+    assert_eq!(server.ids(), [""; 0], "it is reported once");
 }
 
 #[tokio::test]
-async fn what_was_told_in_one_notice_is_not_told_again_where_one_record_cannot_be_written() {
+async fn what_was_reported_in_one_notice_is_not_reported_again_where_one_record_cannot_be_written()
+{
     let (server, stand, outlet) = crowded().await;
     // The API has too much to do when what was sent of m2 is to be noted.
     let busy = refusal(503, "ServiceUnavailable", "");
     stand.api.answer(Method::PATCH, "/failovers/m2", 503, busy);
     _ = outlet.reconcile(LEFT_OUT).await;
-    assert_eq!(server.take().len(), 1, "m2 and m3 are told in one");
+    assert_eq!(server.take().len(), 1, "m2 and m3 are reported in one");
     stand.api.answer_truly();
     _ = outlet.reconcile(LEFT_OUT).await;
     outlet.pacing.lock().taken();
     *outlet.pacing.lock() = Pacing::default();
     for name in ["m2", "m3"] {
         outlet.reconcile(name).await.unwrap();
-        assert_eq!(server.ids(), [""; 0], "{name}: it is told once");
-        assert_eq!(told(&stand, name)["held"], 1, "{name}");
+        assert_eq!(server.ids(), [""; 0], "{name}: it is reported once");
+        assert_eq!(reported(&stand, name)["held"], 1, "{name}");
     }
 }

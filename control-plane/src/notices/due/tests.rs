@@ -56,7 +56,7 @@ fn send_due(sent: &mut Sent, status: &FailoverStatus, minute: i64) -> Vec<String
 }
 
 #[test]
-fn each_moment_of_a_failover_is_told_once() {
+fn each_moment_of_a_failover_is_reported_once() {
     let mut sent = Sent::default();
     let none = json!({});
     let moved = json!({ "lastMove": 3, "healthy": 4 });
@@ -88,7 +88,7 @@ fn each_moment_of_a_failover_is_told_once() {
 }
 
 #[test]
-fn what_came_and_went_while_no_process_ran_is_told_by_its_end() {
+fn what_came_and_went_while_no_process_ran_is_reported_by_its_end() {
     let over = json!({ "lastMove": 3, "healthy": 4, "recovered": 20, "ended": 20 });
     let ended = status("Ended", [2, 2, 2, 0, 0], &over);
     let mut sent = Sent::default();
@@ -108,7 +108,7 @@ fn what_came_and_went_while_no_process_ran_is_told_by_its_end() {
 }
 
 #[test]
-fn what_returns_and_what_belongs_to_it_later_is_told_again() {
+fn what_returns_and_what_belongs_to_it_later_is_reported_again() {
     let over = |minute: i64| json!({ "recovered": minute, "ended": minute });
     let mut sent = Sent::default();
     let first = status("Ended", [0; 5], &over(5));
@@ -124,7 +124,7 @@ fn what_returns_and_what_belongs_to_it_later_is_told_again() {
 }
 
 #[test]
-fn a_new_receiver_is_told_what_goes_on_and_no_history() {
+fn a_new_receiver_is_reported_what_goes_on_and_no_history() {
     let over = json!({ "recovered": 5, "ended": 5 });
     let ended = status("Ended", [0; 5], &over);
     assert_eq!(
@@ -183,7 +183,7 @@ fn the_severity_distinguishes_orders_moves_and_what_is_stuck() {
 }
 
 #[test]
-fn a_cluster_that_is_unwell_for_a_moment_and_is_left_by_nothing_is_not_told() {
+fn a_cluster_that_is_unwell_for_a_moment_and_is_left_by_nothing_is_not_reported() {
     let over = json!({ "recovered": 1, "ended": 1 });
     for (mut status, tells) in [
         (status("Active", [5, 0, 0, 0, 0], &json!({})), false),
@@ -207,7 +207,7 @@ fn a_cluster_that_is_unwell_for_a_moment_and_is_left_by_nothing_is_not_told() {
 }
 
 #[test]
-fn a_failover_that_somebody_was_told_of_has_an_end_although_the_cause_returned_for_a_moment() {
+fn a_failover_that_somebody_was_reported_of_has_an_end_although_the_cause_returned_for_a_moment() {
     // The cluster was tainted, nothing had moved yet, and the receiver was notified that it began.
     // Well again; then not ready for a moment, from which nothing followed.
     let mut sent = Sent {

@@ -3,7 +3,7 @@ use crate::notices::due::Notice;
 
 /// Returns an event of a failover of cluster m1 with three workloads.
 pub fn began() -> Event {
-    told(Phase::Began, 1, &json!({ "affected": 3 }))
+    reported(Phase::Began, 1, &json!({ "affected": 3 }))
 }
 
 /// Returns an event in place of 12 others.
@@ -22,7 +22,7 @@ fn sender() -> Sender {
     }
 }
 
-fn told(phase: Phase, number: u32, workloads: &Value) -> Event {
+fn reported(phase: Phase, number: u32, workloads: &Value) -> Event {
     let time = |second: i64| Timestamp::from_second(second).unwrap();
     let record: Failover = serde_json::from_value(json!({
         "metadata": { "name": "m1-x", "uid": "uid-1" },
@@ -109,7 +109,7 @@ fn each_notice_is_a_sentence_for_an_operator() {
              1 workload had nowhere to go for a time.",
         ),
     ] {
-        let event = told(phase, number, &workloads);
+        let event = reported(phase, number, &workloads);
         assert_eq!(event.text("sentence"), sentence);
         assert_eq!(event.id, format!("uid-1-{}-{number}", phase.name()));
     }
@@ -136,7 +136,7 @@ fn an_event_counts_all_and_names_the_first() {
 }
 
 #[test]
-fn a_cause_is_told_in_the_words_of_its_kind() {
+fn a_cause_is_reported_in_the_words_of_its_kind() {
     let of = |kind: &str, command: Option<&str>, subject: &str| {
         let cause: Cause = serde_json::from_value(json!({
             "type": kind, "message": "x".repeat(400), "command": command,

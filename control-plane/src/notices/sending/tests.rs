@@ -78,7 +78,7 @@ async fn a_request_is_signed_by_the_keys_that_the_file_has_now() {
 }
 
 #[tokio::test]
-async fn an_address_in_a_file_is_used_and_told_to_nobody() {
+async fn an_address_in_a_file_is_used_and_reported_to_nobody() {
     let server = Server::start().await;
     let path = file("url", &format!("{}/T0/secret\n", server.address));
     let receiver = server.receiver(&json!({ "urlFile": path, "format": "slack" }));

@@ -209,14 +209,14 @@ async fn a_workload_starts_where_its_data_is_first_and_moves_in_the_order_of_its
         assert_eq!(pending(&stand, "db-statefulset").0, "DataReady");
         place(&stand, 0, &["m2"], 2);
         pass(10).await;
-        let told = || pending(&stand, "db-replication").1;
+        let reported = || pending(&stand, "db-replication").1;
         let expected =
             "m1 stays as it is until the workload has left it: its copy there is being removed";
-        assert_eq!(told(), expected);
+        assert_eq!(reported(), expected);
         let work = names::work("StatefulSet", "db", "shop");
         stand.api.delete("works", "karmada-es-m1", &work);
         pass(10).await;
-        assert_eq!(told(), "m1 has not said yet that it is demoted");
+        assert_eq!(reported(), "m1 has not said yet that it is demoted");
         step(&mut stand, "m1", "Primary", true).await;
         step(&mut stand, "m1", "Secondary", true).await;
         step(&mut stand, "m2", "Secondary", true).await;
@@ -237,7 +237,8 @@ async fn a_workload_starts_where_its_data_is_first_and_moves_in_the_order_of_its
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_workload_that_waits_too_long_is_told_and_one_that_is_in_two_clusters_changes_nothing() {
+async fn a_workload_that_waits_too_long_is_reported_and_one_that_is_in_two_clusters_changes_nothing()
+ {
     let stand = stand().await;
     report(&stand, "m2", "Secondary", true).await;
     report(&stand, "m1", "Primary", false).await;
@@ -246,10 +247,10 @@ async fn a_workload_that_waits_too_long_is_told_and_one_that_is_in_two_clusters_
     assert_eq!(reason, "DataNotReady", "{message}");
     let expected = "its copy in m1 is not created yet: Replication db in m1 does not say condition Complete=True";
     assert_eq!(message, expected);
-    let told = stand.api.told().await;
+    let reported = stand.api.reported().await;
     assert!(
-        told.contains(&("db-statefulset".into(), "DataNotReady".into())),
-        "{told:?}"
+        reported.contains(&("db-statefulset".into(), "DataNotReady".into())),
+        "{reported:?}"
     );
     report(&stand, "m1", "Primary", true).await;
     assert_eq!(seen(&stand), "primary secondary m1");

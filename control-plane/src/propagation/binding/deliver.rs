@@ -50,7 +50,7 @@ pub(super) async fn deliver(
     }
     let now = fleet.clock.now();
     let condition = hold::condition(hold.as_ref(), &binding.status().conditions, now);
-    let is_told = report_hold(fleet, client, key, binding, condition).await;
+    let is_reported = report_hold(fleet, client, key, binding, condition).await;
     if let Some(hold) = hold {
         return Ok(Next::After(hold.pause(now, LEAVING)));
     }
@@ -89,7 +89,7 @@ pub(super) async fn deliver(
     };
     let next = next.sooner(data);
     // Where the condition was not written, no event may have the binding reconciled again.
-    Ok(if is_told || next != Next::Done {
+    Ok(if is_reported || next != Next::Done {
         next
     } else {
         Next::Again

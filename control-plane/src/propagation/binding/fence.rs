@@ -34,7 +34,7 @@ pub struct Held {
     /// Message that says what is waited for.
     message: String,
     /// Whether it is reported that the copy holds new ones back.
-    is_told: bool,
+    is_reported: bool,
     /// Pause before the copy is checked again.
     pub pause: Duration,
 }
@@ -70,7 +70,7 @@ pub(super) async fn held(
         if clusters.any(|cluster| !is_target(cluster)) {
             return Ok(Some(Held {
                 message: String::new(),
-                is_told: false,
+                is_reported: false,
                 pause: Duration::from_millis(500),
             }));
         }
@@ -97,7 +97,7 @@ fn goes(is_left: bool, is_expected: bool, work: &ObjectMeta) -> bool {
 
 /// Returns whether it is reported that a copy holds new ones back; a copy that is to be removed in
 /// a ready cluster is reported only after a while.
-fn is_told(is_ready: bool, is_kept: bool, deleted: Option<Timestamp>, now: Timestamp) -> bool {
+fn is_reported(is_ready: bool, is_kept: bool, deleted: Option<Timestamp>, now: Timestamp) -> bool {
     let waits = deleted.map(|at| now.duration_since(at).unsigned_abs());
     !is_ready || is_kept || waits.is_some_and(|waits| waits >= UNREPORTED)
 }
@@ -147,7 +147,7 @@ async fn judge(
             "its copy in {cluster} may still run, and two copies must not (failover.cluster.fencing): \
              no other is made until that one is removed; {why}"
         ),
-        is_told: is_told(is_ready, is_kept, deleted, fleet.clock.now()),
+        is_reported: is_reported(is_ready, is_kept, deleted, fleet.clock.now()),
         pause: pause.max(Duration::from_millis(100)),
     }))
 }
@@ -157,7 +157,7 @@ impl Held {
     /// reported.
     pub fn condition(&self, now: Timestamp) -> Option<Condition> {
         let (kind, message) = (hold::CONDITION, &self.message);
-        self.is_told
+        self.is_reported
             .then(|| conditions::new(kind, conditions::TRUE, FENCED, message, now))
     }
 }
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_is_told_of_at_once_in_a_silent_cluster_and_after_a_while_in_a_ready_one() {
+    fn a_copy_is_reported_of_at_once_in_a_silent_cluster_and_after_a_while_in_a_ready_one() {
         for (is_ready, is_kept, deleted, now, expected) in [
             (false, false, None, 0, true),
             (false, false, Some(0), 0, true),
@@ -200,17 +200,17 @@ mod tests {
             // A copy that its task keeps does not go by itself.
             (true, true, None, 0, true),
         ] {
-            let told = is_told(is_ready, is_kept, deleted.map(at), at(now));
-            assert_eq!(told, expected, "{is_ready} {is_kept} {deleted:?} {now}");
+            let reported = is_reported(is_ready, is_kept, deleted.map(at), at(now));
+            assert_eq!(reported, expected, "{is_ready} {is_kept} {deleted:?} {now}");
         }
     }
 
     #[test]
-    fn the_condition_says_what_is_waited_for_once_people_are_told() {
-        for told in [true, false] {
+    fn the_condition_says_what_is_waited_for_once_people_are_reported() {
+        for reported in [true, false] {
             let held = Held {
                 message: "its copy in m1 may still run".to_owned(),
-                is_told: told,
+                is_reported: reported,
                 pause: CHECK_EVERY,
             };
             let condition = held.condition(at(0));
@@ -221,7 +221,7 @@ mod tests {
                 FENCED.to_owned(),
                 held.message.clone(),
             );
-            assert_eq!(said, told.then_some(expected));
+            assert_eq!(said, reported.then_some(expected));
         }
     }
 }

@@ -85,9 +85,9 @@ impl Hold<'_> {
     /// Returns when to reconcile again if nothing happens: before the end, and as soon as it has to
     /// be reported.
     pub fn pause(&self, now: Timestamp, longest: Duration) -> Duration {
-        let told = self.since.saturating_add(UNREPORTED).ok();
-        let told = told.filter(|told| *told > now);
-        let next = told.into_iter().chain(self.until).min();
+        let reported = self.since.saturating_add(UNREPORTED).ok();
+        let reported = reported.filter(|reported| *reported > now);
+        let next = reported.into_iter().chain(self.until).min();
         let pause = next.map_or(longest, |next| {
             Duration::try_from(next.duration_since(now)).unwrap_or_default()
         });
@@ -111,9 +111,9 @@ pub fn condition(
         until,
     }) = hold
     {
-        let told = since
+        let reported = since
             .saturating_add(UNREPORTED)
-            .is_ok_and(|told| told <= now);
+            .is_ok_and(|reported| reported <= now);
         let end = match until {
             Some(until) => {
                 format!("is still there: the new copies are made at {until:.0} at the latest")
@@ -123,7 +123,7 @@ pub fn condition(
         let message = format!(
             "its copy in {cluster} has to go first (purge mode Directly), is to be removed since {since:.0}, and {end}"
         );
-        return told.then(|| conditions::new(CONDITION, conditions::TRUE, HELD, &message, now));
+        return reported.then(|| conditions::new(CONDITION, conditions::TRUE, HELD, &message, now));
     }
     conditions::is_true(before, CONDITION).then(|| {
         let message = "nothing holds the new copies back any more";
@@ -190,9 +190,9 @@ mod tests {
             let held = hold(&tasks, &asked, at(now)).unwrap();
             assert_eq!((held.cluster, held.until), ("m1", None), "{now}");
             assert_eq!(held.pause(at(now), Duration::from_secs(5)).as_secs(), 5);
-            let told = condition(Some(&held), &[], at(now));
-            let told = told.map(|it| it.message.contains("not asked for yet"));
-            assert_eq!(told, (now > 15).then_some(true), "{now}");
+            let reported = condition(Some(&held), &[], at(now));
+            let reported = reported.map(|it| it.message.contains("not asked for yet"));
+            assert_eq!(reported, (now > 15).then_some(true), "{now}");
         }
     }
 
@@ -209,20 +209,20 @@ mod tests {
     }
 
     #[test]
-    fn it_is_told_after_a_while_with_one_text_and_taken_back_when_it_is_over() {
+    fn it_is_reported_after_a_while_with_one_text_and_taken_back_when_it_is_over() {
         let held = Hold {
             cluster: "m1",
             since: at(0),
             until: Some(at(600)),
         };
         assert_eq!(condition(Some(&held), &[], at(14)), None);
-        let told = condition(Some(&held), &[], at(15)).unwrap();
+        let reported = condition(Some(&held), &[], at(15)).unwrap();
         assert_eq!(
-            (&*told.status, &*told.reason),
+            (&*reported.status, &*reported.reason),
             ("True", "WaitingForRemoval")
         );
-        assert!(told.message.contains("m1"), "{}", told.message);
-        let list = conditions::merge(&[], [told]).unwrap();
+        assert!(reported.message.contains("m1"), "{}", reported.message);
+        let list = conditions::merge(&[], [reported]).unwrap();
         let later = condition(Some(&held), &list, at(300)).unwrap();
         assert_eq!(conditions::merge(&list, [later]), None, "written once");
         let over = condition(None, &list, at(600)).unwrap();
@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn a_removal_and_an_eviction_that_are_pending_at_once_do_not_hide_each_other() {
         use crate::movement::eviction::explain::{EvictionState, Note, merge};
-        let told = |list: &[Condition]| -> Vec<(String, String, String)> {
+        let reported = |list: &[Condition]| -> Vec<(String, String, String)> {
             list.iter()
                 .map(|it| (it.type_.clone(), it.status.clone(), it.reason.clone()))
                 .collect()
@@ -260,9 +260,9 @@ mod tests {
             until: Some(at(600)),
         };
         let both = conditions::merge(&leaves, condition(Some(&held), &leaves, at(15))).unwrap();
-        assert_eq!(told(&both)[0], told(&leaves)[0]);
+        assert_eq!(reported(&both)[0], reported(&leaves)[0]);
         let removed = conditions::merge(&both, condition(None, &both, at(60))).unwrap();
-        assert_eq!(told(&removed)[0], told(&leaves)[0]);
+        assert_eq!(reported(&removed)[0], reported(&leaves)[0]);
         let stays = merge(&both, &note(EvictionState::Recovered), false, at(60)).unwrap();
         let is_held = |list: &[Condition]| {
             list.iter()
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_reconciled_again_when_it_has_to_be_told_and_when_it_ends() {
+    fn it_is_reconciled_again_when_it_has_to_be_reported_and_when_it_ends() {
         let held = Hold {
             cluster: "m1",
             since: at(0),
@@ -284,6 +284,10 @@ mod tests {
             (pause(0), pause(10), pause(20), pause(590)),
             (15, 5, 60, 10)
         );
-        assert_eq!(pause(15), 60, "what is told is not told again at once");
+        assert_eq!(
+            pause(15),
+            60,
+            "what is reported is not reported again at once"
+        );
     }
 }

@@ -31,7 +31,7 @@ const GRACE: Duration = Duration::from_secs(30);
 /// Selectors of one policy that are compared with what is propagated.
 const MOST_COMPARED: usize = 50;
 /// Parts of one policy that are reported.
-const MOST_TOLD: usize = 8;
+const MOST_REPORTED: usize = 8;
 /// Clusters that one event names.
 const MOST_NAMED: usize = 10;
 
@@ -74,7 +74,7 @@ fn reconcile(fleet: &Fleet, key: &PolicyKey) -> Next {
     let idle = idle.chain(idle_rules(fleet, &policy));
     let unchanged = idle_changes(&policy.spec).into_iter();
     let unchanged = unchanged.map(|note| ("NothingChanged", note));
-    for (reason, note) in idle.chain(unchanged).take(MOST_TOLD) {
+    for (reason, note) in idle.chain(unchanged).take(MOST_REPORTED) {
         let about = policy.reference();
         let events = &fleet.events;
         events.publish_about(about, EventType::Warning, reason, note);
@@ -110,13 +110,13 @@ fn idle_selectors(fleet: &Fleet, policy: &AnyOverridePolicy) -> Vec<String> {
             Lookup::Unknown => idle.retain(|(_, it)| !may_select(it)),
         }
     }
-    let told = |(index, it): (usize, &ResourceSelector)| {
+    let reported = |(index, it): (usize, &ResourceSelector)| {
         let (kind, version) = (&it.kind, &it.api_version);
         format!(
             "spec.resourceSelectors[{index}]: selects no {kind} of {version} that is propagated"
         )
     };
-    idle.into_iter().map(told).collect()
+    idle.into_iter().map(reported).collect()
 }
 
 /// Returns what is reported of the rules of a policy that are for no cluster, or name one that is
@@ -128,7 +128,7 @@ fn idle_rules(fleet: &Fleet, policy: &AnyOverridePolicy) -> Vec<(&'static str, S
         return Vec::new();
     }
     let is_single = policy.spec.override_rules.is_empty();
-    let told = |(index, (target, _)): (usize, (Option<&ClusterAffinity>, _))| {
+    let reported = |(index, (target, _)): (usize, (Option<&ClusterAffinity>, _))| {
         let target = target?;
         let at = if is_single {
             "spec.targetCluster".to_owned()
@@ -149,7 +149,7 @@ fn idle_rules(fleet: &Fleet, policy: &AnyOverridePolicy) -> Vec<(&'static str, S
         (!unknown.is_empty()).then(|| ("UnknownCluster", note()))
     };
     let rules = policy.spec.rules().enumerate();
-    rules.filter_map(told).collect()
+    rules.filter_map(reported).collect()
 }
 
 /// Returns what is told of the changes of containers in a policy that selects kinds of which it is
@@ -166,7 +166,7 @@ fn idle_changes(spec: &OverrideSpec) -> Vec<String> {
     let idle: Vec<&str> = idle.into_iter().collect();
     let idle = listed(&idle, MOST_NAMED);
     let is_single = spec.override_rules.is_empty();
-    let told = |(index, (_, overriders)): (usize, (_, &Overriders))| {
+    let reported = |(index, (_, overriders)): (usize, (_, &Overriders))| {
         let field = change_of_containers(overriders)?;
         let at = if is_single {
             "spec.overriders".to_owned()
@@ -178,7 +178,7 @@ fn idle_changes(spec: &OverrideSpec) -> Vec<String> {
              change it by plaintext"
         ))
     };
-    spec.rules().enumerate().filter_map(told).collect()
+    spec.rules().enumerate().filter_map(reported).collect()
 }
 
 /// Returns the first field of a rule that changes containers wherever a kind has them.
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_rule_for_a_cluster_that_joins_later_is_not_told_in_a_fleet_without_clusters() {
+    async fn a_rule_for_a_cluster_that_joins_later_is_not_reported_in_a_fleet_without_clusters() {
         let policy: AnyOverridePolicy = serde_json::from_value(json!({
             "metadata": {"namespace": "shop", "name": "web"},
             "spec": {"overrideRules": [
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_of_containers_are_told_where_it_is_not_known_where_these_are() {
+    fn changes_of_containers_are_reported_where_it_is_not_known_where_these_are() {
         let image = json!({"component": "Registry", "operator": "replace", "value": "eu.example"});
         let mut placed = image.clone();
         placed["predicate"] = json!({"path": "/spec/image"});
@@ -270,20 +270,20 @@ mod tests {
             let selectors: Vec<_> = selectors.collect();
             let rules = [json!({"overriders": {(*field): [change]}})];
             let spec = json!({"resourceSelectors": selectors, "overrideRules": rules});
-            let told = idle_changes(&serde_json::from_value(spec).unwrap());
+            let reported = idle_changes(&serde_json::from_value(spec).unwrap());
             let expected = expected.map(|idle| {
                 format!("spec.overrideRules[0].overriders.{field}: changes nothing of {idle}, ")
             });
-            let is_told = expected.iter().all(|it| told[0].starts_with(it));
+            let is_reported = expected.iter().all(|it| reported[0].starts_with(it));
             assert!(
-                is_told && told.len() == expected.iter().len(),
-                "{kinds:?}: {told:?}"
+                is_reported && reported.len() == expected.iter().len(),
+                "{kinds:?}: {reported:?}"
             );
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn override_policies_that_change_nothing_anywhere_are_told() {
+    async fn override_policies_that_change_nothing_anywhere_are_reported() {
         let mut stand = Stand::new([
             ("clusters", cluster("m1")),
             ("deployments", deployment(2)),
@@ -315,9 +315,9 @@ mod tests {
             stand.api.put("overridepolicies", policy);
         }
         pass(60).await;
-        let mut told = stand.api.events().await;
-        told.sort();
-        let told: Vec<_> = told
+        let mut reported = stand.api.events().await;
+        reported.sort();
+        let reported: Vec<_> = reported
             .iter()
             .map(|(name, reason, note)| (name.as_str(), reason.as_str(), note.as_str()))
             .collect();
@@ -338,6 +338,6 @@ mod tests {
                 "spec.resourceSelectors[0]: selects no Deployment of apps/v2 that is propagated",
             ),
         ];
-        assert_eq!(told, expected);
+        assert_eq!(reported, expected);
     }
 }

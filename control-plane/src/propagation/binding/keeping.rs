@@ -59,15 +59,15 @@ pub fn condition(
     before: &[Condition],
     now: Timestamp,
 ) -> Option<Condition> {
-    let is_told = conditions::is_true(before, CONDITION);
+    let is_reported = conditions::is_true(before, CONDITION);
     if let Some(keepers) = keepers {
         let message = format!(
             "{keepers}: ready replicas beyond the share that spec.clusters gives are kept until as many are ready elsewhere"
         );
-        return (is_due || is_told)
+        return (is_due || is_reported)
             .then(|| conditions::new(CONDITION, conditions::TRUE, KEPT, &message, now));
     }
-    is_told.then(|| {
+    is_reported.then(|| {
         let message = "every cluster has the replicas that spec.clusters gives it";
         conditions::new(CONDITION, conditions::FALSE, FREE, message, now)
     })
@@ -83,16 +83,16 @@ mod tests {
     use crate::fleet::testing::{cluster, deployment, pass};
 
     #[test]
-    fn what_is_kept_for_long_is_told_once_and_its_end_too() {
+    fn what_is_kept_for_long_is_reported_once_and_its_end_too() {
         let now = Timestamp::UNIX_EPOCH;
         assert_eq!(condition(Some("m1"), false, &[], now), None);
         assert_eq!(condition(None, false, &[], now), None);
-        let told = condition(Some("m1"), true, &[], now).unwrap();
-        assert_eq!((&*told.status, &*told.reason), ("True", KEPT));
-        let told = [told];
-        let again = condition(Some("m1, m2"), false, &told, now).unwrap();
+        let reported = condition(Some("m1"), true, &[], now).unwrap();
+        assert_eq!((&*reported.status, &*reported.reason), ("True", KEPT));
+        let reported = [reported];
+        let again = condition(Some("m1, m2"), false, &reported, now).unwrap();
         assert!(again.message.starts_with("m1, m2: "), "{}", again.message);
-        let over = condition(None, false, &told, now).unwrap();
+        let over = condition(None, false, &reported, now).unwrap();
         assert_eq!((&*over.status, &*over.reason), ("False", FREE));
         assert_eq!(condition(None, false, &[over], now), None);
     }
@@ -101,8 +101,8 @@ mod tests {
     async fn what_is_scaled_to_none_keeps_nothing_and_does_not_say_so_any_more() {
         let mut binding = to(&[], 1);
         binding["spec"]["replicas"] = json!(0);
-        let told = condition(Some("m2"), true, &[], Timestamp::UNIX_EPOCH);
-        binding["status"] = json!({"conditions": [told]});
+        let reported = condition(Some("m2"), true, &[], Timestamp::UNIX_EPOCH);
+        binding["status"] = json!({"conditions": [reported]});
         let works = ["m1", "m2"].map(|cluster| work_of(&binding, cluster));
         let clusters = ["m1", "m2"].map(cluster);
         let mut stand = bound(clusters, deployment(0), binding, works);

@@ -509,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_that_a_pause_holds_is_not_told_to_wait_for_a_silent_target() {
+    fn a_copy_that_a_pause_holds_is_not_reported_to_wait_for_a_silent_target() {
         let spec = to(&["m2", "silent"]);
         // Without the pause it goes, with the same successors.
         assert_eq!(planned(&spec, true, &["m1", "m2"], &[]), "m1 removed");

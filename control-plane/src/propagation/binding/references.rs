@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_workload_that_lacks_nothing_is_told_so_once_it_was_told_otherwise() {
+    fn a_workload_that_lacks_nothing_is_reported_so_once_it_was_reported_otherwise() {
         let lacks = |names: &[&str]| -> Vec<Missing> {
             let each = names.iter().map(|name| Missing {
                 kind: "Secret".to_owned(),
@@ -158,16 +158,17 @@ mod tests {
         };
         let now = Timestamp::UNIX_EPOCH;
         assert_eq!(condition(&[], &[], now), None);
-        let told = condition(&lacks(&["a", "b", "c", "d"]), &[], now).unwrap();
-        assert_eq!((&*told.status, &*told.reason), ("True", NOT_PLACED));
-        assert!(told.message.contains(", and 1 more; the workload is"));
+        let reported = condition(&lacks(&["a", "b", "c", "d"]), &[], now).unwrap();
+        assert_eq!((&*reported.status, &*reported.reason), ("True", NOT_PLACED));
+        assert!(reported.message.contains(", and 1 more; the workload is"));
         assert!(
-            told.message
+            reported
+                .message
                 .starts_with("Secret a is not placed in m5, Secret b"),
             "{}",
-            told.message
+            reported.message
         );
-        let over = condition(&[], &[told], now).unwrap();
+        let over = condition(&[], &[reported], now).unwrap();
         assert_eq!((&*over.status, &*over.reason), ("False", PLACED));
         assert_eq!(condition(&[], &[over], now), None);
     }

@@ -182,17 +182,18 @@ async fn a_work_that_cannot_be_read_keeps_no_other_cluster_from_what_the_templat
         pass(60 * 60).await;
         let work = stand.api.object("works", "karmada-es-m2", &name).unwrap();
         let pod = &work["spec"]["workload"]["manifests"][0]["spec"]["template"]["spec"];
-        let is_told = !stand.api.told().await.is_empty();
+        let is_reported = !stand.api.reported().await.is_empty();
         let image = &pod["containers"][0]["image"];
         assert!(
             *image == json!("b"),
-            "{fails}: m2 has {image} after an hour; told: {is_told}"
+            "{fails}: m2 has {image} after an hour; reported: {is_reported}"
         );
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn somebody_is_told_where_the_api_does_not_delete_a_work_for_an_hour_whatever_it_answers() {
+async fn somebody_is_reported_where_the_api_does_not_delete_a_work_for_an_hour_whatever_it_answers()
+{
     for (code, reason) in [
         (500, "InternalError"),
         (409, "Conflict"),
@@ -211,8 +212,8 @@ async fn somebody_is_told_where_the_api_does_not_delete_a_work_for_an_hour_whate
         start(&stand.fleet, &mut stand.tasks);
         stand.follow().await;
         pass(60 * 60).await;
-        let told = stand.api.told().await;
-        let told = told.iter().any(|it| it.1 == "SyncWorkFailed");
-        assert!(told, "{code}: two copies run, and nothing says why");
+        let reported = stand.api.reported().await;
+        let reported = reported.iter().any(|it| it.1 == "SyncWorkFailed");
+        assert!(reported, "{code}: two copies run, and nothing says why");
     }
 }

@@ -358,12 +358,12 @@ async fn a_copy_whose_grace_period_is_over_goes_although_one_of_several_targets_
         let bound = stand.binding("web-deployment").unwrap();
         let tasks = &bound.spec.graceful_eviction_tasks;
         assert!(tasks.is_empty(), "{what}: the eviction is over: {tasks:?}");
-        let told = stand.api.told().await;
-        let told = told.iter().any(|it| it.1 == EVICTED);
+        let reported = stand.api.reported().await;
+        let reported = reported.iter().any(|it| it.1 == EVICTED);
         let is_removed = !written(&stand, "web-deployment").is_empty();
         assert!(
             is_removed,
-            "{what}: said to have left m1: {told}; its copy there stays an hour later"
+            "{what}: said to have left m1: {reported}; its copy there stays an hour later"
         );
     }
 }
@@ -403,10 +403,10 @@ async fn a_secret_that_is_withdrawn_from_one_cluster_goes_although_another_one_i
         stand.api.put("resourcebindings", binding(&["m2", "m3"], 2));
         pass(60 * 60).await;
         let left = stand.api.object("works", "karmada-es-m1", &name);
-        let told = stand.api.told().await;
+        let reported = stand.api.reported().await;
         assert!(
             left.is_none_or(|it| !it["metadata"]["deletionTimestamp"].is_null()),
-            "m3 Ready={heard}: the Secret is in m1 an hour after a person took it away; told: {told:?}"
+            "m3 Ready={heard}: the Secret is in m1 an hour after a person took it away; reported: {reported:?}"
         );
     }
 }
@@ -445,7 +445,7 @@ async fn a_workload_that_a_person_scales_to_zero_stops_although_its_copy_waits_f
 }
 
 #[tokio::test(start_paused = true)]
-async fn somebody_is_told_why_a_copy_that_a_policy_has_taken_away_stays_for_hours() {
+async fn somebody_is_reported_why_a_copy_that_a_policy_has_taken_away_stays_for_hours() {
     for what in ["m2 is silent", "its former copy in m2 does not go"] {
         let mut target = cluster("m2");
         let mut former = None;
@@ -467,9 +467,9 @@ async fn somebody_is_told_why_a_copy_that_a_policy_has_taken_away_stays_for_hour
         assert_eq!(written(&stand, "web-deployment"), [], "{what}: it stays");
         let bound = stand.binding("web-deployment").unwrap();
         let conditions = &bound.status().conditions;
-        let told = stand.api.told().await;
+        let reported = stand.api.reported().await;
         assert!(
-            !told.is_empty() || !conditions.is_empty(),
+            !reported.is_empty() || !conditions.is_empty(),
             "{what}: a copy stays where no policy has it, and nothing says why"
         );
     }
@@ -543,13 +543,13 @@ async fn a_copy_whose_grace_period_is_over_goes_although_one_of_several_targets_
         evict_gracefully(&mut stand).await;
         let bound = stand.binding("web-deployment").unwrap();
         let tasks = &bound.spec.graceful_eviction_tasks;
-        let told = stand.api.told().await;
-        let told = told.iter().any(|it| it.1 == EVICTED);
+        let reported = stand.api.reported().await;
+        let reported = reported.iter().any(|it| it.1 == EVICTED);
         let is_removed = !written(&stand, "web-deployment").is_empty();
         assert_eq!(
             tasks.is_empty(),
             is_removed,
-            "refused: {is_refused}: said to have left m1: {told}; removed: {is_removed}"
+            "refused: {is_refused}: said to have left m1: {reported}; removed: {is_removed}"
         );
     }
 }
@@ -586,10 +586,16 @@ async fn many_events_of_a_moment_neither_alarm_nor_delay_the_removal_of_an_old_c
     }
     apply(&stand, "m2");
     pass(3).await;
-    let told = stand.api.told().await;
-    let told: Vec<_> = told.iter().filter(|it| it.1 == "OldCopyStays").collect();
+    let reported = stand.api.reported().await;
+    let reported: Vec<_> = reported
+        .iter()
+        .filter(|it| it.1 == "OldCopyStays")
+        .collect();
     let is_removed = !written(&stand, "web-deployment").is_empty();
-    assert!(told.is_empty(), "it waited for half a second: {told:?}");
+    assert!(
+        reported.is_empty(),
+        "it waited for half a second: {reported:?}"
+    );
     assert!(is_removed, "applied three seconds ago");
 }
 

@@ -106,9 +106,9 @@ async fn a_workload_that_is_scaled_from_zero_gets_its_replicas_when_its_binding_
         }
         pass(60).await;
         assert_eq!(asked(), late, "{is_claimed} {follows}");
-        let told = stand.api.told().await;
-        let is_told = told.iter().any(|it| it.1 == "SyncWorkFailed");
-        assert_eq!(is_told, late.is_none(), "{is_claimed} {follows}");
+        let reported = stand.api.reported().await;
+        let is_reported = reported.iter().any(|it| it.1 == "SyncWorkFailed");
+        assert_eq!(is_reported, late.is_none(), "{is_claimed} {follows}");
         stand.api.put("resourcebindings", claim(binding(7, 0, 7)));
         pass(30).await;
         assert_eq!(asked(), undivided, "{is_claimed} {follows}");
@@ -233,7 +233,7 @@ async fn a_divided_workload_that_is_scaled_from_zero_is_asked_for_once_however_l
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_told_of_replicas_that_are_not_divided_yet_is_true() {
+async fn what_is_reported_of_replicas_that_are_not_divided_yet_is_true() {
     let mut binding = moved("web-deployment", "apps/v1", "Deployment");
     binding["spec"]["replicas"] = json!(4);
     binding["spec"]["clusters"] = json!([{"name": "m1", "replicas": 0}]);
@@ -246,16 +246,16 @@ async fn what_is_told_of_replicas_that_are_not_divided_yet_is_true() {
     stand.follow().await;
     pass(60).await;
     let bound = stand.api.binding("web-deployment");
-    let told = bound["status"]["conditions"]
+    let reported = bound["status"]["conditions"]
         .as_array()
         .cloned()
         .unwrap_or_default();
-    let told: Vec<&str> = told
+    let reported: Vec<&str> = reported
         .iter()
         .filter_map(|it| it["message"].as_str())
         .collect();
     let is_false = |it: &&str| it.contains("ready replicas") && it.contains("elsewhere");
-    assert_eq!(told.iter().find(|it| is_false(it)), None);
+    assert_eq!(reported.iter().find(|it| is_false(it)), None);
 }
 
 #[tokio::test(start_paused = true)]

@@ -205,12 +205,12 @@ async fn decided(
     for cluster in clusters {
         let order = in_cluster(works, cluster).map(|work| {
             let mark = Mark::on(work);
-            let told = mark
+            let reported = mark
                 .as_ref()
-                .map(|it| it.told(&followed.role, &work.status()));
+                .map(|it| it.reported(&followed.role, &work.status()));
             Order {
                 step: mark.map(|it| it.step),
-                told: told.unwrap_or_default(),
+                reported: reported.unwrap_or_default(),
             }
         });
         let is_holder = holders.iter().any(|it| it == cluster);

@@ -79,9 +79,9 @@ const MOST_NAMED: usize = 32;
 pub fn since(before: &[Condition], closed: &[(String, Closed)]) -> Option<Timestamp> {
     let known = conditions::get(before, DATA_PENDING)?;
     let mut named = closed.iter().take(MOST_NAMED);
-    let is_told = known.status == conditions::TRUE
+    let is_reported = known.status == conditions::TRUE
         && named.all(|(cluster, _)| known.message.contains(&not_created(cluster)));
-    is_told.then_some(known.last_transition_time.0)
+    is_reported.then_some(known.last_transition_time.0)
 }
 
 /// Returns the beginning of what the condition says of the copy in a cluster.
@@ -98,13 +98,13 @@ fn of_role(
 ) -> Option<Closed> {
     let object = &role.object;
     let mark = work.and_then(Mark::on);
-    let told = work
+    let reported = work
         .zip(mark.as_ref())
-        .map(|(work, mark)| mark.told(role, &work.status()));
+        .map(|(work, mark)| mark.reported(role, &work.status()));
     let why = match (work, mark) {
         (None, _) => format!("{object} is not propagated to {cluster}"),
         (_, Some(mark)) if mark.step == Step::Primary => {
-            if told == Some(Reported::Promoted) {
+            if reported == Some(Reported::Promoted) {
                 return None;
             }
             format!(
@@ -179,9 +179,9 @@ pub async fn closed(
     for role in &data.roles {
         let binding = fleet.bindings.get(&object_key(key, &role.object));
         let conditions = binding.as_ref().map(|it| &*it.status().conditions);
-        let told = conditions.and_then(|it| conditions::get(it, DATA_PENDING));
-        after = after.max(told.map(|it| it.last_transition_time.0));
-        let wait = told.filter(|it| it.status == conditions::TRUE);
+        let reported = conditions.and_then(|it| conditions::get(it, DATA_PENDING));
+        after = after.max(reported.map(|it| it.last_transition_time.0));
+        let wait = reported.filter(|it| it.status == conditions::TRUE);
         let wait = wait.map_or("", |it| &*it.message);
         let work = cached(fleet, key, &role.object, cluster);
         if let Some(closed) = of_role(role, cluster, work.as_deref(), wait) {
@@ -255,7 +255,7 @@ pub fn keeps_copies<'a>(
             // else runs, it is better than nothing.
             let is_behind = is_running
                 && mark.step == Step::Demoting
-                && mark.told(role, &work.status()) != Reported::Demoted;
+                && mark.reported(role, &work.status()) != Reported::Demoted;
             is_behind.then(|| format!("{object} in {cluster} has not said yet that it is demoted"))
         };
         let why = targets.clone().find_map(of_target);

@@ -103,7 +103,7 @@ impl Mark {
     }
 
     /// Returns what the report on a Work says of this role.
-    pub fn told(&self, role: &DataRole, report: &WorkStatus) -> Reported {
+    pub fn reported(&self, role: &DataRole, report: &WorkStatus) -> Reported {
         let Some((status, generation)) = self.seen(report) else {
             return Reported::Nothing;
         };
@@ -254,8 +254,11 @@ mod tests {
                 Reported::Nothing,
             ),
         ] {
-            assert_eq!(mark.told(&role, &report(&status)), expected, "{what}");
+            assert_eq!(mark.reported(&role, &report(&status)), expected, "{what}");
         }
-        assert_eq!(third.told(&role, &WorkStatus::default()), Reported::Nothing);
+        assert_eq!(
+            third.reported(&role, &WorkStatus::default()),
+            Reported::Nothing
+        );
     }
 }

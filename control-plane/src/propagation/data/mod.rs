@@ -43,7 +43,7 @@ pub fn condition(
     before: &[Condition],
     now: Timestamp,
 ) -> Option<Condition> {
-    let told = |reason, message: &str| {
+    let reported = |reason, message: &str| {
         Some(conditions::new(
             DATA_PENDING,
             conditions::TRUE,
@@ -53,7 +53,7 @@ pub fn condition(
         ))
     };
     if let Some(why) = role {
-        return told(ROLE, why);
+        return reported(ROLE, why);
     }
     // The time of others has ended, and theirs begins with another change of the condition.
     let is_of_others =
@@ -62,7 +62,7 @@ pub fn condition(
         let copies = waiting.closed.iter();
         let copies = copies.map(|(cluster, it)| not_created(cluster) + &it.why);
         let message = copies.collect::<Vec<_>>().join("; ");
-        return told(if waiting.is_stuck { STUCK } else { DATA }, &message);
+        return reported(if waiting.is_stuck { STUCK } else { DATA }, &message);
     }
     conditions::is_true(before, DATA_PENDING).then(|| {
         let message = "nothing waits for its data any more";
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_that_waits_too_long_is_told_as_stuck_or_started_as_the_policy_says() {
+    fn a_copy_that_waits_too_long_is_reported_as_stuck_or_started_as_the_policy_says() {
         for (starts, now, expected, due) in [
             (false, 0, Some("WaitingForData"), Some(60)),
             (false, 59, Some("WaitingForData"), Some(60)),
@@ -99,9 +99,9 @@ mod tests {
         ] {
             let waiting = judge(closed(60, starts), at(0), at(now));
             assert_eq!(waiting.due, due.map(at), "{starts} {now}");
-            let told = condition(None, &waiting, &[], at(now));
+            let reported = condition(None, &waiting, &[], at(now));
             assert_eq!(
-                told.as_ref().map(|it| &*it.reason),
+                reported.as_ref().map(|it| &*it.reason),
                 expected,
                 "{starts} {now}"
             );
@@ -142,8 +142,8 @@ mod tests {
             waits[0].0 = cluster.to_owned();
             let begun = since(before, &waits).unwrap_or_else(|| at(now));
             let waiting = judge(waits, begun, at(now));
-            let told = condition(None, &waiting, before, at(now)).unwrap();
-            (conditions::merge(before, [told]).unwrap(), waiting.due)
+            let reported = condition(None, &waiting, before, at(now)).unwrap();
+            (conditions::merge(before, [reported]).unwrap(), waiting.due)
         };
         let (list, due) = report("m2", &[], 10);
         assert_eq!(due, Some(at(70)));
@@ -155,10 +155,10 @@ mod tests {
     }
 
     #[test]
-    fn a_role_that_waits_is_told_on_the_binding_of_its_object() {
-        let told = condition(Some("m1 is to be demoted"), &Waiting::default(), &[], at(0));
-        let told = told.unwrap();
+    fn a_role_that_waits_is_reported_on_the_binding_of_its_object() {
+        let reported = condition(Some("m1 is to be demoted"), &Waiting::default(), &[], at(0));
+        let reported = reported.unwrap();
         let expected = ("WaitingForRole", "m1 is to be demoted");
-        assert_eq!((&*told.reason, &*told.message), expected);
+        assert_eq!((&*reported.reason, &*reported.message), expected);
     }
 }

@@ -40,7 +40,7 @@ pub struct Order {
     /// Step that it records; `None` if the object had no role before.
     pub step: Option<Step>,
     /// Role that its agent reports.
-    pub told: Reported,
+    pub reported: Reported,
 }
 
 /// Whether a cluster is not silent, as far as the role of an object depends on it.
@@ -105,9 +105,9 @@ pub fn decide(scene: &Scene<'_>) -> Decision {
                 Some(_) => unchanged(it),
             };
         }
-        let told = it.order.unwrap_or_default().told;
+        let reported = it.order.unwrap_or_default().reported;
         match unchanged(it) {
-            Some(Step::Demoting) if told == Reported::Demoted => Some(Step::Secondary),
+            Some(Step::Demoting) if reported == Reported::Demoted => Some(Step::Secondary),
             Some(Step::Primary) | None if it.in_use.is_none() => Some(Step::Demoting),
             step => step,
         }
@@ -155,7 +155,7 @@ fn blocks(copy: &Copy<'_>, promotes_unreachable: bool) -> Option<String> {
     };
     match (order.step, &copy.reach) {
         (Some(Step::Secondary), _) | (Some(Step::Demoting), Reach::Fenced) => None,
-        (Some(Step::Demoting), _) if order.told == Reported::Demoted => None,
+        (Some(Step::Demoting), _) if order.reported == Reported::Demoted => None,
         (Some(Step::Demoting), Reach::Silent(_)) if promotes_unreachable => None,
         (Some(Step::Demoting), Reach::Reporting) => {
             Some(format!("{cluster} has not said yet that it is demoted"))
@@ -190,7 +190,7 @@ mod tests {
             "S" => Some(Step::Secondary),
             _ => None,
         };
-        let told = if has("demoted") {
+        let reported = if has("demoted") {
             Reported::Demoted
         } else {
             Reported::Nothing
@@ -198,7 +198,7 @@ mod tests {
         Copy {
             cluster: words[0],
             is_target: !has("left"),
-            order: (words[1] != "-").then_some(Order { step, told }),
+            order: (words[1] != "-").then_some(Order { step, reported }),
             reach: if has("fenced") {
                 Reach::Fenced
             } else if has("silent") {
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_is_told_for_what() {
+    fn who_waits_is_reported_for_what() {
         for (holders, copies, expected) in [
             ("a", "a P, b S", ""),
             ("a, b", "a P, b S", "StatefulSet db is placed in a and b: "),
@@ -354,8 +354,8 @@ mod tests {
             ("b", "a S", "StatefulSet db is placed in b, and its policy"),
         ] {
             let wait = decided(holders, copies, false).1.wait;
-            let told = wait.as_deref().unwrap_or_default();
-            let is_so = told.starts_with(expected) && wait.is_none() == expected.is_empty();
+            let reported = wait.as_deref().unwrap_or_default();
+            let is_so = reported.starts_with(expected) && wait.is_none() == expected.is_empty();
             assert!(is_so, "{copies}: {wait:?}");
         }
     }

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_steps_of_a_move_are_told_in_their_order() {
+    fn the_steps_of_a_move_are_reported_in_their_order() {
         let (workload, object) = (
             json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db"}),
             json!({"apiVersion": "r.example.com/v1", "kind": "Replication", "name": "data"}),

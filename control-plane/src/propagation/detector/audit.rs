@@ -23,7 +23,7 @@ use crate::settings::{
 };
 
 /// Findings of one policy that are reported; of the others the number is.
-const MOST_TOLD: usize = 8;
+const MOST_REPORTED: usize = 8;
 /// Selectors of one policy that are compared with the templates there are: each costs a comparison
 /// with all that it might mean.
 const MOST_COMPARED: usize = 50;
@@ -350,7 +350,7 @@ pub fn unknown_clusters(spec: &PropagationSpec, has_cluster: impl Fn(&str) -> bo
         ("spec.placement", placed),
         ("spec.suspension.dispatchingOnClusters", suspended),
     ];
-    let told = |(field, named): (&str, BTreeSet<&str>)| {
+    let reported = |(field, named): (&str, BTreeSet<&str>)| {
         let unknown: Vec<&str> = named.into_iter().filter(|it| !has_cluster(it)).collect();
         let sound = unknown.iter().copied().filter(|it| is_cluster_name(it));
         let mut names: Vec<&str> = sound.take(MOST_NAMES).collect();
@@ -361,7 +361,7 @@ pub fn unknown_clusters(spec: &PropagationSpec, has_cluster: impl Fn(&str) -> bo
         (!unknown.is_empty())
             .then(|| format!("{field} names clusters that are not in the fleet: {names}"))
     };
-    fields.into_iter().filter_map(told).collect()
+    fields.into_iter().filter_map(reported).collect()
 }
 
 /// Returns the clusters that a placement wants by name.
@@ -377,9 +377,9 @@ fn clusters_of(placement: &Placement) -> impl Iterator<Item = &str> {
 }
 
 fn bounded(mut found: Vec<Finding>) -> Vec<Finding> {
-    if found.len() > MOST_TOLD {
-        let more = found.len() - MOST_TOLD;
-        found.truncate(MOST_TOLD);
+    if found.len() > MOST_REPORTED {
+        let more = found.len() - MOST_REPORTED;
+        found.truncate(MOST_REPORTED);
         found.push(Finding {
             reason: "MoreFindings",
             note: format!("{more} more parts of this policy have no effect"),

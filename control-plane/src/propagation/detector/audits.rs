@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_policy_without_effect_is_told_of_although_templates_wait_to_be_bound_for_ever() {
+    async fn a_policy_without_effect_is_reported_of_although_templates_wait_to_be_bound_for_ever() {
         let mut typo = testing::policy();
         typo["metadata"]["name"] = json!("typo");
         typo["metadata"]["uid"] = json!("typo");

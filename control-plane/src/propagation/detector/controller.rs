@@ -79,7 +79,7 @@ pub(super) struct Memory {
     /// Claims to be written on the templates of the queue of claims.
     pub(super) claims: HashMap<TemplateKey, Claim>,
     /// Last event about each template, so that it is published once.
-    told: HashMap<TemplateKey, String>,
+    reported: HashMap<TemplateKey, String>,
     /// Templates of which no binding could be made.
     pub(super) refused: Refused,
     /// Which bindings each policy has.
@@ -93,7 +93,7 @@ pub(super) struct Memory {
 impl Memory {
     /// Notes what is reported of a template; whether it is something else than was reported last.
     pub(super) fn is_update(&mut self, key: &TemplateKey, note: &str) -> bool {
-        let known = self.told.insert(key.clone(), note.to_owned());
+        let known = self.reported.insert(key.clone(), note.to_owned());
         known.as_deref() != Some(note)
     }
 
@@ -101,7 +101,7 @@ impl Memory {
         self.arriving.end(key);
         self.changed.remove(key);
         self.claims.remove(key);
-        self.told.remove(key);
+        self.reported.remove(key);
         self.refused.clear(key)
     }
 }
@@ -445,7 +445,7 @@ impl Detector {
 
     /// Forgets why no binding could be made of a template.
     fn accept(&self, key: &TemplateKey) {
-        self.memory().told.remove(key);
+        self.memory().reported.remove(key);
         self.forget_refusal(key);
     }
 
@@ -533,7 +533,8 @@ mod tests {
     use crate::fleet::testing::{Stand, binding, deployment, pass};
 
     #[tokio::test(start_paused = true)]
-    async fn replicas_that_are_changed_after_the_policy_went_are_told_to_be_divided_by_nobody() {
+    async fn replicas_that_are_changed_after_the_policy_went_are_reported_to_be_divided_by_nobody()
+    {
         for (what, replicas, is_made_here, expected) in [
             ("scaled", 4, true, 1),
             ("edited otherwise", 2, true, 0),
@@ -556,9 +557,9 @@ mod tests {
             edited["metadata"]["labels"] = json!({"team": "a"});
             stand.api.put("deployments", edited);
             pass(30).await;
-            let told = stand.api.told().await.into_iter();
-            let told = told.filter(|(_, reason)| reason == "ApplyPolicyFailed");
-            assert_eq!(told.count(), expected, "{what}");
+            let reported = stand.api.reported().await.into_iter();
+            let reported = reported.filter(|(_, reason)| reason == "ApplyPolicyFailed");
+            assert_eq!(reported.count(), expected, "{what}");
         }
     }
 

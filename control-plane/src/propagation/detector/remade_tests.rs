@@ -407,17 +407,17 @@ async fn a_cluster_leaves_although_the_deletion_of_a_work_there_failed_and_its_b
         stand.api.put("clusters", deleting(leaving));
         pass(60 * 60).await;
         let stays = work().is_some_and(|it| it["metadata"]["deletionTimestamp"].is_null());
-        let told = stand.api.told().await;
-        let told = told.iter().any(|it| it.0 == "m1");
+        let reported = stand.api.reported().await;
+        let reported = reported.iter().any(|it| it.0 == "m1");
         assert!(
-            !stays || told,
+            !stays || reported,
             "{fails}: it waits for an hour, and nothing says why"
         );
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_works_of_a_lost_binding_go_or_somebody_is_told_although_nobody_finds_out_what_another_needs()
+async fn the_works_of_a_lost_binding_go_or_somebody_is_reported_although_nobody_finds_out_what_another_needs()
  {
     let work = || {
         let mut work = crate::fleet::testing::work("m1", "Healthy");
@@ -447,7 +447,7 @@ async fn the_works_of_a_lost_binding_go_or_somebody_is_told_although_nobody_find
         let mut is_silent = true;
         for _ in 0..24 {
             pass(60 * 60).await;
-            is_silent = deleted(&stand).is_empty() && stand.api.told().await.is_empty();
+            is_silent = deleted(&stand).is_empty() && stand.api.reported().await.is_empty();
             if !is_silent {
                 break;
             }

@@ -187,8 +187,8 @@ pub fn patch(
         Applied::Silent(message) => (conditions::UNKNOWN, (NOT_HEARD, message.as_str())),
     };
     let mut all = held.conditions.clone();
-    let told = conditions::new(condition::FULLY_APPLIED, word, reason, message, now);
-    let mut is_update = conditions::set(&mut all, told);
+    let said = conditions::new(condition::FULLY_APPLIED, word, reason, message, now);
+    let mut is_update = conditions::set(&mut all, said);
     if let Some(fenced) = fenced {
         is_update |= conditions::set(&mut all, fenced);
     }
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_work_that_is_somebody_elses_is_told() {
+    fn a_work_that_is_somebody_elses_is_reported() {
         let taken = Taken {
             cluster: "m1".to_owned(),
             message: "it is theirs".to_owned(),

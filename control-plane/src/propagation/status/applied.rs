@@ -20,7 +20,7 @@ pub(super) type Note = (EventType, &'static str, String);
 
 /// Returns what is new for the template once `items` are written in place of what `held` says;
 /// `None` when nothing is.
-pub(super) fn told(
+pub(super) fn reported(
     held: &ResourceBindingStatus,
     items: &[AggregatedStatusItem],
     fully_applied: bool,
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_is_told_of_what_is_new_and_of_nothing_twice() {
+    fn a_template_is_reported_of_what_is_new_and_of_nothing_twice() {
         let refused = || item("m1", false, "forbidden");
         let full = only_condition("FullyApplied", "True");
         let applied = || item("m1", true, "");
@@ -89,7 +89,7 @@ mod tests {
         ] {
             let held = serde_json::from_value(held.clone()).unwrap();
             let items: Vec<AggregatedStatusItem> = serde_json::from_value(items.into()).unwrap();
-            let said = told(&held, &items, fully);
+            let said = reported(&held, &items, fully);
             let said = said.map(|(_, reason, note)| format!("{reason} {note}"));
             assert_eq!(said.as_deref().unwrap_or(""), expected, "{items:?}");
         }
@@ -101,7 +101,7 @@ mod tests {
             .map(|it| item(&format!("m{it}"), false, &"x".repeat(10_000)))
             .collect();
         let items: Vec<AggregatedStatusItem> = serde_json::from_value(items.into()).unwrap();
-        let (_, _, note) = told(&ResourceBindingStatus::default(), &items, false).unwrap();
+        let (_, _, note) = reported(&ResourceBindingStatus::default(), &items, false).unwrap();
         assert!(
             note.len() < 1024 && note.ends_with("and 2995 more clusters"),
             "{note}"

@@ -21,7 +21,7 @@ use muster_shared::watch::{Change, Expectations, Informer};
 use super::aggregate::{Applied, Taken, fully_applied, items, patch};
 use super::applied;
 use super::places::Places;
-use super::reflect::{Shown, is_told, reflect, report_failure, with_silent};
+use super::reflect::{Shown, is_reported, reflect, report_failure, with_silent};
 use super::silence::{self, Silence, Silent};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
@@ -230,7 +230,7 @@ async fn reconcile(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<N
     if !has_reports && taken.is_empty() && !(is_for_none && spec.clusters.is_empty()) {
         // No agent has said anything yet: there is nothing to judge, and a write less while a fleet
         // is being filled. What the template says of copies that are gone must not stay.
-        if !is_scheduled || is_told(fleet, &template) == Some(false) {
+        if !is_scheduled || is_reported(fleet, &template) == Some(false) {
             return Ok(Next::Done);
         }
         let items = &with_silent(&expected, &[]);
@@ -251,10 +251,10 @@ async fn reconcile(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<N
     silence::mark(&mut items, &silent);
     let version = binding.metadata.resource_version.as_deref();
     let fenced = fenced(fleet, spec, &status.conditions, &works);
-    let unfenced = fenced.clone().filter(|told| {
-        let known = conditions::get(&status.conditions, &told.type_);
-        told.reason == fenced_condition::NOT_ALL
-            && known.is_none_or(|known| known.message != told.message)
+    let unfenced = fenced.clone().filter(|said| {
+        let known = conditions::get(&status.conditions, &said.type_);
+        said.reason == fenced_condition::NOT_ALL
+            && known.is_none_or(|known| known.message != said.message)
     });
     if let Some(patch) = patch(status, version, &items, &applied, fenced, fleet.clock.now()) {
         if !fleet.leadership.is_current() {
@@ -276,7 +276,7 @@ async fn reconcile(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<N
                     .cloned()
                     .collect();
                 let full = applied == Applied::Fully;
-                if let Some((kind, reason, note)) = applied::told(status, &heard, full) {
+                if let Some((kind, reason, note)) = applied::reported(status, &heard, full) {
                     let template = event_reference(&spec.resource);
                     fleet.events.publish_about(template, kind, reason, note);
                 }

@@ -188,7 +188,7 @@ pub(super) fn report_failure(
 }
 
 /// Returns whether a template has anything in its status; `None`: that cannot be read yet.
-pub(super) fn is_told(fleet: &Fleet, key: &TemplateKey) -> Option<bool> {
+pub(super) fn is_reported(fleet: &Fleet, key: &TemplateKey) -> Option<bool> {
     match fleet.templates.get(key) {
         Lookup::Found(template) => {
             let object = template.object(&key.kind);

@@ -104,7 +104,7 @@ mod tests {
             let (old, new) = (Some(Arc::clone(&step[0])), Arc::clone(&step[1]));
             changes.note(&Change::Applied { old, new });
         }
-        let (sender, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let (sender, mut reported) = tokio::sync::mpsc::unbounded_channel();
         let answering = Arc::clone(&changes);
         let task = tokio::spawn(async move {
             answering
@@ -116,11 +116,11 @@ mod tests {
                 })
                 .await;
         });
-        let (old, new) = told.recv().await.unwrap();
+        let (old, new) = reported.recv().await.unwrap();
         assert_eq!((old.unwrap(), new.unwrap()), (state(1), state(3)));
         // What changes back is no change any more, and what leaves is reported, too.
         changes.note(&Change::Deleted { old: state(3) });
-        let (old, new) = told.recv().await.unwrap();
+        let (old, new) = reported.recv().await.unwrap();
         assert_eq!((old, new), (Some(state(3)), None));
         task.abort();
     }
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn room_that_went_and_came_back_is_told_to_whoever_decided_in_between() {
+    fn room_that_went_and_came_back_is_reported_to_whoever_decided_in_between() {
         let changes = Changes::default();
         let state = |cores| Arc::new(decoded(&cluster("m", cores)));
         let step = |old, new| {

@@ -51,14 +51,14 @@ fn reservations(spec: &ResourceBindingSpec, placed: &Placed) -> Vec<String> {
     let Some(placement) = spec.placement.as_deref() else {
         return Vec::new();
     };
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     if placement.workload_affinity.is_some() {
-        told.push(
+        reported.push(
             "placement.workloadAffinity has no effect: workloads are placed without regard to each other".to_owned(),
         );
     }
     if is_digest(&placed.applied_placement) {
-        told.push(
+        reported.push(
             "the placement is too long for the annotation that keeps the one applied last: a digest stands there, \
              and any change of the placement counts as one that concerns the result".to_owned(),
         );
@@ -77,7 +77,7 @@ fn reservations(spec: &ResourceBindingSpec, placed: &Placed) -> Vec<String> {
         ),
     ] {
         if !size.fits() {
-            told.push(format!(
+            reported.push(format!(
                 "placement.{field} selects clusters in {} ways with {} requirements, of which one decision looks at the first \
                  {MOST_AFFINITIES} with {MOST_REQUIREMENTS} requirements; the others have no effect: \
                  select by fewer labels, or name the clusters",
@@ -85,7 +85,7 @@ fn reservations(spec: &ResourceBindingSpec, placed: &Placed) -> Vec<String> {
             ));
         }
     }
-    told
+    reported
 }
 
 /// Says why a binding has no result, or not the one that it was to get, when that has changed.

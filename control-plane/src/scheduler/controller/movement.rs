@@ -42,15 +42,15 @@ const OBSTRUCTED: &str = "TargetObstructed";
 
 /// Returns whether a binding says that its move waits for something that need not come.
 pub(crate) fn waits_for_others(status: &ResourceBindingStatus) -> bool {
-    let told = conditions::get(&status.conditions, SCHEDULED);
-    told.is_some_and(|told| [PAUSED, OBSTRUCTED].contains(&&*told.reason))
+    let reported = conditions::get(&status.conditions, SCHEDULED);
+    reported.is_some_and(|reported| [PAUSED, OBSTRUCTED].contains(&&*reported.reason))
 }
 
 /// Returns whether a binding says that its move waits.
 pub(crate) fn waits_to_move(status: &ResourceBindingStatus) -> bool {
     const WAITS: [&str; 4] = [PAUSED, WAITING_FOR_RATE, STOPPED_BY_THRESHOLD, OBSTRUCTED];
-    let told = conditions::get(&status.conditions, SCHEDULED);
-    told.is_some_and(|told| WAITS.contains(&&*told.reason))
+    let reported = conditions::get(&status.conditions, SCHEDULED);
+    reported.is_some_and(|reported| WAITS.contains(&&*reported.reason))
 }
 
 /// Permission to write a result. Nothing else gives one than [`Scheduler::permit`].
@@ -145,7 +145,7 @@ impl Movement {
     }
 
     /// Returns what is said of a binding that waits.
-    pub fn told(&self, key: &BindingKey) -> Option<Report> {
+    pub fn reported(&self, key: &BindingKey) -> Option<Report> {
         self.wait(key).report
     }
 
@@ -222,10 +222,10 @@ pub(super) fn losers_of<'a>(
 /// Returns whether the binding says that its move was held back: this process may have started
 /// since. One that no cluster may have any more and that has targets still says why instead.
 fn has_been_held(subject: &Subject<'_>, outcome: &Outcome) -> bool {
-    let told = conditions::get(&subject.status.conditions, SCHEDULED);
+    let reported = conditions::get(&subject.status.conditions, SCHEDULED);
     let is_withdrawal = outcome.failure.is_some() && !subject.spec.clusters.is_empty();
     waits_to_move(subject.status)
-        || told.is_some_and(|it| is_withdrawal && it.reason == Kind::NoClusterFit.reason())
+        || reported.is_some_and(|it| is_withdrawal && it.reason == Kind::NoClusterFit.reason())
 }
 
 /// Returns whether the binding was decided before as it is now, and no other clusters were found.
@@ -233,8 +233,8 @@ fn has_been_held(subject: &Subject<'_>, outcome: &Outcome) -> bool {
 /// condition reports those of the process before.
 fn has_waited(subject: &Subject<'_>, unplaced: Option<i64>) -> bool {
     let has_failed = || {
-        let told = conditions::status(&subject.status.conditions, SCHEDULED);
-        told == Some(conditions::FALSE)
+        let reported = conditions::status(&subject.status.conditions, SCHEDULED);
+        reported == Some(conditions::FALSE)
     };
     let is_same = unplaced.map(|generation| generation == subject.generation);
     has_copies(subject) && is_same.unwrap_or_else(has_failed)
@@ -507,8 +507,11 @@ mod tests {
         let scheduler = Scheduler::new(fleet, pace);
         let key = BindingKey::of(stand.binding("web-deployment").unwrap().as_ref());
         let next = scheduler.handle(fleet, key.clone()).await.unwrap();
-        let told = scheduler.movement.told(&key).and_then(|it| it.scheduled);
-        assert_eq!(told.unwrap().reason, STOPPED_BY_THRESHOLD);
+        let reported = scheduler
+            .movement
+            .reported(&key)
+            .and_then(|it| it.scheduled);
+        assert_eq!(reported.unwrap().reason, STOPPED_BY_THRESHOLD);
         assert_eq!(next, Next::After(CHECK_AGAIN));
     }
 
@@ -657,7 +660,7 @@ mod tests {
 
     #[test]
     fn an_edit_has_waited_if_no_cluster_took_it_before_and_nothing_was_edited_since() {
-        let told = |status: &str| -> ResourceBindingStatus {
+        let reported = |status: &str| -> ResourceBindingStatus {
             let condition =
                 conditions::new(SCHEDULED, status, "NoClusterFit", "", Timestamp::UNIX_EPOCH);
             ResourceBindingStatus {
@@ -671,12 +674,18 @@ mod tests {
         let task = json!([{"fromCluster": "m1", "reason": "NoClusterFit", "producer": "p"}]);
         withdrawn.graceful_eviction_tasks = serde_json::from_value(task).unwrap();
         for (what, spec, status, unplaced, expected) in [
-            ("looked at before", &there, told("False"), Some(7), true),
-            ("edited since", &there, told("False"), Some(6), false),
-            ("by another process", &there, told("False"), None, true),
-            ("never", &there, told("True"), None, false),
-            ("it is nowhere", &nowhere, told("False"), Some(7), false),
-            ("kept by a task", &withdrawn, told("False"), Some(7), true),
+            ("looked at before", &there, reported("False"), Some(7), true),
+            ("edited since", &there, reported("False"), Some(6), false),
+            ("by another process", &there, reported("False"), None, true),
+            ("never", &there, reported("True"), None, false),
+            ("it is nowhere", &nowhere, reported("False"), Some(7), false),
+            (
+                "kept by a task",
+                &withdrawn,
+                reported("False"),
+                Some(7),
+                true,
+            ),
         ] {
             let subject = Subject {
                 generation: 7,

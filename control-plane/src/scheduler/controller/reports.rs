@@ -63,7 +63,7 @@ impl Scheduler {
             .placed
             .is_some_and(|placed| !placed.is_known(&subject))
         {
-            let Some(waits) = self.movement.told(&key) else {
+            let Some(waits) = self.movement.reported(&key) else {
                 // Something changed meanwhile. It is placed first, and reported with that.
                 self.queue.add(key);
                 return Ok(Next::Done);

@@ -252,12 +252,12 @@ impl Fate {
         if fit.closed {
             let reasons: Vec<&str> = fit.closed_by.iter().map(|it| it.reason.as_str()).collect();
             let reasons = reasons.join(", ");
-            let told = if fit.given > fit.holds {
+            let reported = if fit.given > fit.holds {
                 "gets more, as the others do not suffice, although it admits no more"
             } else {
                 "keeps what it holds, admits no more"
             };
-            remarks.push(format!("{told}: {reasons}"));
+            remarks.push(format!("{reported}: {reasons}"));
         }
         if !fit.selected {
             remarks.push("not chosen under the spread constraints".to_owned());

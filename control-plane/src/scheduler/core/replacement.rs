@@ -325,19 +325,19 @@ mod tests {
         let now = Timestamp::UNIX_EPOCH;
         let (cause, status) = (Cause::Requested, ResourceBindingStatus::default());
         let tasks = tasks(&cause, &spec, &status, &chosen.clusters, &clusters, now);
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         for task in tasks.unwrap_or_default() {
             let mode = task.purge_mode.unwrap();
             assert_eq!(task.replicas, Some(2));
             let is_never = mode == PurgeMode::Never;
             assert_eq!(task.suppress_deletion, is_never.then_some(true));
-            told.push(format!("{}={mode}", task.from_cluster));
+            reported.push(format!("{}={mode}", task.from_cluster));
         }
-        told.join(" ")
+        reported.join(" ")
     }
 
     #[test]
-    fn a_kept_copy_is_told_with_whom_it_gave_way_to_and_since_when() {
+    fn a_kept_copy_is_reported_with_whom_it_gave_way_to_and_since_when() {
         let spec = placed(deployment(4, &json!({})), &[("a", 2)]);
         let chosen = placed(deployment(4, &json!({})), &[("b", 2)]).clusters;
         let clusters = snapshot(&[cluster("a", 10), cluster("b", 10)]);
@@ -352,13 +352,13 @@ mod tests {
             (switched, "affinity group away took the place of home"),
         ] {
             let message = format!("a is no target any more since {since}");
-            let told = tasks(&cause, &spec, &status, &chosen, &clusters, now);
+            let reported = tasks(&cause, &spec, &status, &chosen, &clusters, now);
             let expected = json!([{
                 "fromCluster": "a", "purgeMode": "Gracefully", "replicas": 2,
                 "reason": "PlacementChanged", "message": message, "producer": "Scheduler",
                 "creationTimestamp": "1970-01-01T00:01:00Z",
             }]);
-            assert_eq!(json!(told), expected);
+            assert_eq!(json!(reported), expected);
         }
     }
 

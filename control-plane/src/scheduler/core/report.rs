@@ -217,8 +217,8 @@ mod tests {
         ] {
             let verdict = Verdict::refused(&answer(code, reason), None);
             assert_eq!(verdict.as_ref().map(|it| it.reason), expected, "{code}");
-            let told = format!("no ({code} {reason})");
-            assert!(verdict.is_none_or(|it| it.message == told && !it.scheduled));
+            let reported = format!("no ({code} {reason})");
+            assert!(verdict.is_none_or(|it| it.message == reported && !it.scheduled));
         }
     }
 }

@@ -99,8 +99,8 @@ fn targets(stand: &Stand, name: &str) -> Vec<String> {
 /// Returns the reason of the condition of a binding.
 fn reason(stand: &Stand, name: &str) -> Option<String> {
     let binding = stand.binding(name).unwrap();
-    let told = conditions::get(&binding.status().conditions, HOSTNAME_PUBLISHED);
-    told.map(|it| it.reason.clone())
+    let reported = conditions::get(&binding.status().conditions, HOSTNAME_PUBLISHED);
+    reported.map(|it| it.reason.clone())
 }
 
 /// Returns where the name of `web` leads.
@@ -170,16 +170,16 @@ async fn a_host_name_follows_a_failover_and_comes_back_when_the_cluster_has_been
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_name_keeps_its_last_address_while_nothing_serves_and_that_is_told_once() {
+async fn a_name_keeps_its_last_address_while_nothing_serves_and_that_is_reported_once() {
     let stand = started(with(web(&[("m1", "Healthy")]))).await;
     assert_eq!(leads(&stand), ["192.0.2.1"]);
     put_cluster(&stand, "m1", "Unknown");
     pass(60).await;
     assert_eq!(leads(&stand), ["192.0.2.1"]);
     assert_eq!(said(&stand), "LastKnown");
-    let told = stand.api.told().await;
-    let told = told.iter().filter(|it| it.1 == "HostnameNotFollowed");
-    assert_eq!(told.count(), 2, "on the binding, and on the template");
+    let reported = stand.api.reported().await;
+    let reported = reported.iter().filter(|it| it.1 == "HostnameNotFollowed");
+    assert_eq!(reported.count(), 2, "on the binding, and on the template");
 }
 
 #[tokio::test(start_paused = true)]
@@ -257,7 +257,7 @@ async fn what_was_written_counts_as_gone_only_if_the_api_says_so_of_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_understood_is_told_and_what_is_published_stays() {
+async fn what_cannot_be_understood_is_reported_and_what_is_published_stays() {
     let stand = started(with(web(&[("m1", "Healthy")]))).await;
     stand
         .api
@@ -268,7 +268,7 @@ async fn what_cannot_be_understood_is_told_and_what_is_published_stays() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_api_without_the_kind_is_told_and_reconciled_again() {
+async fn an_api_without_the_kind_is_reported_and_reconciled_again() {
     let stand = with(web(&[("m1", "Healthy")]));
     let unserved = refusal(404, "404 page not found", "");
     stand
@@ -284,7 +284,7 @@ async fn an_api_without_the_kind_is_told_and_reconciled_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_the_api_refuses_is_told() {
+async fn an_object_that_the_api_refuses_is_reported() {
     let stand = with(web(&[("m1", "Healthy")]));
     let forbidden = refusal(403, "Forbidden", "web-service");
     stand

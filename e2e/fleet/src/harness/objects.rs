@@ -67,12 +67,12 @@ where
 /// soon as it is there.
 pub async fn event(events: &Api<Event>, selector: &str, part: &str) -> Event {
     let selected = WatchParams::default().fields(selector);
-    let told = granted::<Event, _>("watching", "", events.watch(&selected, "0").await);
-    let mut told = told.boxed();
+    let reported = granted::<Event, _>("watching", "", events.watch(&selected, "0").await);
+    let mut reported = reported.boxed();
     let what = format!("an event with {selector} that says {part:?}");
     let first = async {
         loop {
-            match told.next().await {
+            match reported.next().await {
                 Some(Ok(WatchEvent::Added(event) | WatchEvent::Modified(event))) => {
                     if event.message.as_deref().unwrap_or_default().contains(part) {
                         return event;

@@ -51,7 +51,7 @@ const WORDS: &[&str] = &[
 const SECRETS: [&str; 2] = ["S3CR3T", "UzNDUjNU"];
 
 #[test]
-fn a_kubeconfig_is_read_or_refused_and_its_secrets_are_not_told() {
+fn a_kubeconfig_is_read_or_refused_and_its_secrets_are_not_reported() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
         .unwrap();

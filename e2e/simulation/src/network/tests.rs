@@ -131,7 +131,7 @@ async fn a_process_is_killed_at_the_write_that_the_fault_names() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_waits_at_a_silent_partition_arrives_when_it_ends_and_a_reset_is_told_at_once() {
+async fn what_waits_at_a_silent_partition_arrives_when_it_ends_and_a_reset_is_reported_at_once() {
     let small = Small::start().await;
     let partition = |silent| FaultKind::Partition {
         actor: actor(),
@@ -224,8 +224,8 @@ fn a_member_that_sends_nonsense_has_fewer_ready_pods_than_none_and_rooms_that_ar
         is_nonsense: true,
         ..Piece::default()
     };
-    let told: Value = serde_json::from_slice(&stream::distorted(piece, effects)).unwrap();
-    let status = &told["object"]["status"];
+    let reported: Value = serde_json::from_slice(&stream::distorted(piece, effects)).unwrap();
+    let status = &reported["object"]["status"];
     assert_eq!(status["readyReplicas"], -2);
     assert_eq!(status["allocatable"]["cpu"], "lots");
 }

@@ -47,7 +47,7 @@ impl Oracle for Asked {
         };
         let key = request.key();
         let by_product = matches!(request.actor, Actor::Process(_));
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         for it in moves::between(before, after) {
             let problem = match it.what {
                 _ if !by_product => None,
@@ -74,13 +74,13 @@ impl Oracle for Asked {
                 // What a person asks for, or follows an eviction that is judged itself.
                 What::Dropped | What::Ended(_) => None,
             };
-            told.extend(problem.map(|problem| {
+            reported.extend(problem.map(|problem| {
                 let message = format!("{}: {problem}", it.cluster);
                 scene.violation(NAME, &key, &message)
             }));
         }
         self.note(&key, after, scene.now);
-        told
+        reported
     }
 }
 

@@ -240,7 +240,7 @@ mod tests {
         let mut deleted = story(0);
         deleted.write(person(), &deployment_key(&Api::Fleet), Value::Null);
         deleted.write(agent("m1"), &member_key("m1"), Value::Null);
-        assert_eq!(deleted.told(), [""; 0]);
+        assert_eq!(deleted.reported(), [""; 0]);
 
         let mut expired = story(0);
         let task = json!([{"fromCluster": "m1", "gracePeriodSeconds": 60}]);
@@ -249,7 +249,7 @@ mod tests {
         let without = json!({"spec": {"gracefulEvictionTasks": null}});
         expired.patch(control_plane(), &binding_key("web"), &without);
         expired.write(agent("m1"), &member_key("m1"), Value::Null);
-        assert_eq!(expired.told(), [""; 0]);
+        assert_eq!(expired.reported(), [""; 0]);
     }
 
     #[test]
@@ -270,7 +270,7 @@ mod tests {
                 let fewer =
                     json!({"spec": {"replicas": replicas}, "status": {"readyReplicas": replicas}});
                 story.patch(agent("m1"), &member_key("m1"), &fewer);
-                story.told().len()
+                story.reported().len()
             };
             assert_eq!(lose(1) == 0, is_kept, "{restored}");
             assert_eq!(lose(0), if is_kept { 1 } else { 2 }, "{restored}");

@@ -167,7 +167,7 @@ mod tests {
     fn two_members_are_never_primary_and_no_copy_starts_before_its_data() {
         let (first, none) = (replication("primary", "Primary", 2), Value::Null);
         let second = replication("secondary", "Secondary", 2);
-        let told = replication("primary", "Secondary", 2);
+        let reported = replication("primary", "Secondary", 2);
         let promoted = replication("secondary", "Primary", 2);
         let late = replication("primary", "Primary", 1);
         let two_are = "1 members are ordered to be primary, and 2 are";
@@ -177,7 +177,7 @@ mod tests {
             (
                 "two are ordered",
                 &first,
-                &told,
+                &reported,
                 "",
                 "2 members are ordered",
             ),
@@ -199,10 +199,10 @@ mod tests {
             if !starts.is_empty() {
                 story.write(agent(starts), &member_key(starts), deployment(starts, 0));
             }
-            let told = story.told();
-            let is_so = told.len() == usize::from(!expected.is_empty())
-                && told.iter().all(|it| it.contains(expected));
-            assert!(is_so, "{what}: {told:?}");
+            let reported = story.reported();
+            let is_so = reported.len() == usize::from(!expected.is_empty())
+                && reported.iter().all(|it| it.contains(expected));
+            assert!(is_so, "{what}: {reported:?}");
         }
     }
 }

@@ -59,9 +59,10 @@ impl Oracle for Hosts {
             }
             _ => None,
         };
-        let told = entry.request().zip(problem);
-        let told = told.map(|(request, problem)| scene.violation(NAME, &request.key(), &problem));
-        told.into_iter().collect()
+        let reported = entry.request().zip(problem);
+        let reported =
+            reported.map(|(request, problem)| scene.violation(NAME, &request.key(), &problem));
+        reported.into_iter().collect()
     }
 }
 
@@ -158,7 +159,7 @@ impl Hosts {
                 None
             }
             (Api::Standby, Process::Agent(_)) => (self.obeys(process, scene)
-                && !is_told_of_epoch(request))
+                && !is_reported_of_epoch(request))
             .then(|| format!("{process} writes to a store that is older than one it has obeyed")),
             (Api::Standby | Api::Member(_), Process::ControlPlane(number))
                 if *number < scene.rules.replicas =>
@@ -212,7 +213,7 @@ fn hinders(kind: &FaultKind, number: u8) -> bool {
 }
 
 /// Returns whether a write leaves everything but the annotations of a lease as it is.
-fn is_told_of_epoch(request: &Request) -> bool {
+fn is_reported_of_epoch(request: &Request) -> bool {
     let spec = |state: &Option<Arc<Value>>| state.as_deref().map(|it| it["spec"].clone());
     request.resource.plural == "leases" && spec(&request.before) == spec(&request.after)
 }

@@ -52,7 +52,7 @@ fn lost(scene: &Scene, request: &Request, is_short: bool) -> Vec<String> {
     let nodes = || scene.all(&member, "", "nodes").map(|(_, node)| node);
     let is_ready =
         |node: &Value| objects::condition(node, "Ready").is_some_and(|it| it["status"] == "True");
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for (what, pointer, needs_nodes) in [
         ("the version", "/status/kubernetesVersion", false),
         ("the kinds", "/status/apiEnablements", false),
@@ -67,7 +67,7 @@ fn lost(scene: &Scene, request: &Request, is_short: bool) -> Vec<String> {
             _ => !needs_nodes || nodes().next().is_some(),
         };
         if was && !is && is_owed {
-            told.push(format!("{what} was replaced by nothing"));
+            reported.push(format!("{what} was replaced by nothing"));
         }
     }
     let groups = |cluster: &'_ Value| {
@@ -79,10 +79,10 @@ fn lost(scene: &Scene, request: &Request, is_short: bool) -> Vec<String> {
     let left = groups(after);
     for group in ["v1", "apps/v1", "batch/v1"] {
         if groups(before).iter().any(|it| it == group) && !left.iter().any(|it| it == group) {
-            told.push(format!("the kinds of {group} are left out of the report"));
+            reported.push(format!("the kinds of {group} are left out of the report"));
         }
     }
-    told
+    reported
 }
 
 fn says_something(value: &Value) -> bool {

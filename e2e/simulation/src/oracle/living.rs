@@ -470,7 +470,7 @@ mod tests {
         let gone = |story: &mut Story<Living>| {
             let word = story
                 .write(agent("m1"), &member_key("m1"), Value::Null)
-                .told();
+                .reported();
             word.is_empty()
         };
         assert!(!gone(&mut story(0)));
@@ -486,7 +486,7 @@ mod tests {
         )));
         let mut cleaned = story(0);
         cleaned.write(person(), &member_key("m1"), Value::Null);
-        assert_eq!(cleaned.told(), [""; 0]);
+        assert_eq!(cleaned.reported(), [""; 0]);
     }
 
     #[test]

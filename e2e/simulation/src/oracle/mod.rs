@@ -183,15 +183,15 @@ impl Suite {
             oracles,
         } = self;
         scene.apply(entry);
-        let mut told = hosts.observe(entry, scene);
+        let mut reported = hosts.observe(entry, scene);
         if !hosts.is_of_former(entry, scene) {
             let oracles = oracles.iter_mut();
-            told.extend(oracles.flat_map(|oracle| oracle.observe(entry, scene)));
+            reported.extend(oracles.flat_map(|oracle| oracle.observe(entry, scene)));
         }
         if scene.phase == Phase::Setup {
             return Vec::new();
         }
-        told
+        reported
     }
 
     /// Asks all oracles about the end state.

@@ -61,16 +61,16 @@ impl Oracle for Orphans {
     }
 
     fn end(&mut self, end: &End, scene: &Scene) -> Vec<Violation> {
-        let mut told = Vec::new();
+        let mut said = Vec::new();
         let mut report = |key: &Key, message: &str| {
-            told.push(scene.violation(NAME, key, &message));
+            said.push(scene.violation(NAME, key, &message));
         };
         works(end, scene, &mut report);
         self.copies(end, scene, &mut report);
         bindings(end, scene, &mut report);
         self.taints(scene, &mut report);
         stuck(end, scene, &mut report);
-        told
+        said
     }
 }
 
@@ -117,8 +117,8 @@ impl Orphans {
                     let teller = objects::key(&Api::Fleet, CLUSTER, "clusters", "", cluster);
                     let present = scene.objects.get(&teller).map(|it| &**it);
                     let last = present.or_else(|| scene.former(&teller));
-                    let told = last.and_then(|it| objects::condition(it, "ObjectsWithoutWork"));
-                    if told.is_none_or(|it| it["status"] != "True") {
+                    let said = last.and_then(|it| objects::condition(it, "ObjectsWithoutWork"));
+                    if said.is_none_or(|it| it["status"] != "True") {
                         report(
                             key,
                             "is unknown to the promoted store, and nothing tells so",
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_owner_any_more_is_told() {
+    fn what_has_no_owner_any_more_is_reported() {
         let gone = || Value::Null;
         let deleting = || {
             let mut work = work();
@@ -352,9 +352,9 @@ mod tests {
                 story.write(control_plane(), &work_key("m2"), reported("web", "True"));
             }
             story.write(person(), key, state);
-            let told = story.end();
-            assert_eq!(told.is_empty(), expected.is_empty(), "{what}: {told:?}");
-            assert!(told.iter().all(|it| it.contains(expected)), "{told:?}");
+            let said = story.end();
+            assert_eq!(said.is_empty(), expected.is_empty(), "{what}: {said:?}");
+            assert!(said.iter().all(|it| it.contains(expected)), "{said:?}");
         }
     }
 
@@ -382,9 +382,9 @@ mod tests {
                 key.name = "settings".to_owned();
                 story.write(control_plane(), &key, reported("settings", applied));
             }
-            let told = story.end();
+            let said = story.end();
             let expected = if is_excused { 0 } else { 2 };
-            assert_eq!(told.len(), expected, "{suspension}: {told:?}");
+            assert_eq!(said.len(), expected, "{suspension}: {said:?}");
         }
     }
 
@@ -438,8 +438,8 @@ mod tests {
     }
 
     #[test]
-    fn what_a_promoted_store_does_not_know_is_told_as_long_as_there_is_a_cluster() {
-        for (is_told, leaves, is_kept) in [
+    fn what_a_promoted_store_does_not_know_is_reported_as_long_as_there_is_a_cluster() {
+        for (is_reported, leaves, is_kept) in [
             (false, false, false),
             (true, false, true),
             (true, true, true),
@@ -449,22 +449,22 @@ mod tests {
             story.write(person(), &binding_key("web"), Value::Null);
             story.write(Actor::Setup, &work_key("m1"), Value::Null);
             story.world(World::Promoted);
-            if is_told {
+            if is_reported {
                 let mut telling = cluster("True", &[]);
-                let told = json!({"type": "ObjectsWithoutWork", "status": "True"});
+                let said = json!({"type": "ObjectsWithoutWork", "status": "True"});
                 let conditions = telling["status"]["conditions"].as_array_mut();
-                conditions.unwrap().push(told);
+                conditions.unwrap().push(said);
                 story.write(agent("m1"), &cluster_key("m1"), telling);
             }
             if leaves {
                 story.write(control_plane(), &cluster_key("m1"), Value::Null);
             }
-            story.ends(is_kept, (is_told, leaves));
+            story.ends(is_kept, (is_reported, leaves));
         }
     }
 
     #[test]
-    fn a_task_whose_end_has_come_is_told() {
+    fn a_task_whose_end_has_come_is_reported() {
         for (health, suppressed, is_kept) in [
             ("Healthy", json!(null), false),
             ("Healthy", json!(true), true),
@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn taints_without_an_owner_are_told() {
+    fn taints_without_an_owner_are_reported() {
         let policy = objects::key(&Api::Fleet, POLICY, "clustertaintpolicies", "", "p");
         let proposed = json!({"spec": {"taintsToAdd": [{"key": "x", "effect": "NoExecute"}]}});
         let shipped = json!({"spec": {"taints": [{"key": "x", "effect": "NoExecute"}]}});

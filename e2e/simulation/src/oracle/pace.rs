@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn more_evictions_than_the_rate_of_the_fleet_allows_are_told() {
+    fn more_evictions_than_the_rate_of_the_fleet_allows_are_reported() {
         for (all, failed, pause, is_kept) in [
             (10, 1, 2, true),
             (10, 1, 1, false),

@@ -190,7 +190,7 @@ mod tests {
         pause(&mut story, "");
         story.wait(60).write(person(), &pause_key(), Value::Null);
         leave(story.wait(1));
-        assert_eq!(story.told(), [""; 0]);
+        assert_eq!(story.reported(), [""; 0]);
     }
 
     #[test]
@@ -253,6 +253,6 @@ mod tests {
         story
             .wait(60)
             .write(control_plane(), &key, binding(&["m2"]));
-        assert_eq!(story.told(), [""; 0]);
+        assert_eq!(story.reported(), [""; 0]);
     }
 }

@@ -41,11 +41,11 @@ fn overdue(scene: &Scene) -> Vec<Violation> {
     if !runs || scene.calm() < scene.rules.grace + scene.rules.prompt {
         return Vec::new();
     }
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for (name, cluster) in scene.clusters() {
         if let Some(problem) = unnoticed(scene, name, cluster) {
             let key = objects::key(&Api::Fleet, objects::CLUSTER, "clusters", "", name);
-            told.push(scene.violation(NAME, &key, &problem));
+            reported.push(scene.violation(NAME, &key, &problem));
         }
     }
     let leaving: usize = scene
@@ -60,7 +60,7 @@ fn overdue(scene: &Scene) -> Vec<Violation> {
         .sum();
     for (key, binding) in scene.bindings() {
         if let Some(problem) = unplaced(scene, binding) {
-            told.push(scene.violation(NAME, key, &problem));
+            reported.push(scene.violation(NAME, key, &problem));
         }
         for cluster in binding.clusters().into_keys() {
             if drives_out(scene, binding, cluster)
@@ -68,11 +68,11 @@ fn overdue(scene: &Scene) -> Vec<Violation> {
                 && let Some(refuge) = refuge(scene, binding, cluster)
             {
                 let message = format!("is on {cluster} still, which it has to leave for {refuge}");
-                told.push(scene.violation(NAME, key, &message));
+                reported.push(scene.violation(NAME, key, &message));
             }
         }
     }
-    told
+    reported
 }
 
 /// Returns a state of a cluster that its condition does not show.

@@ -40,20 +40,20 @@ impl Oracle for Reported {
         if request.resource.plural == "events" {
             self.note(request);
         }
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         let Some((request, before, after)) = moves::of_binding(entry) else {
-            return told;
+            return reported;
         };
         let key = request.key();
         if request.after.as_deref().is_some_and(objects::is_deleting) {
             self.unreported.remove(&key);
         }
-        let is_told = |at: &Timestamp| says(after, *at, scene.clock_error());
-        if self.unreported.get(&key).is_some_and(is_told) {
+        let is_reported = |at: &Timestamp| says(after, *at, scene.clock_error());
+        if self.unreported.get(&key).is_some_and(is_reported) {
             self.unreported.remove(&key);
         }
         if !matches!(request.actor, Actor::Process(_)) {
-            return told;
+            return reported;
         }
         for it in moves::between(before, after) {
             let What::Evicted(task) = it.what else {
@@ -65,7 +65,7 @@ impl Oracle for Reported {
             for field in ["/reason", "/message", "/producer"] {
                 if objects::text(task.0, field).is_empty() {
                     let message = format!("{}: the task has no {}", it.cluster, &field[1..]);
-                    told.push(scene.violation(NAME, &key, &message));
+                    reported.push(scene.violation(NAME, &key, &message));
                 }
             }
             // The scheduler reports its own results, and a copy follows an eviction that is
@@ -75,16 +75,16 @@ impl Oracle for Reported {
                 self.unreported.insert(key.clone(), entry.at);
             }
         }
-        told
+        reported
     }
 
     fn end(&mut self, _: &End, scene: &Scene) -> Vec<Violation> {
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         for (key, at) in &self.unreported {
             if scene.objects.contains_key(key) && scene.now.duration_since(*at) > scene.rules.prompt
             {
                 let message = format!("the eviction of {at} has neither event nor condition");
-                told.push(scene.violation(NAME, key, &message));
+                reported.push(scene.violation(NAME, key, &message));
             }
         }
         for (key, binding) in scene.bindings() {
@@ -94,11 +94,11 @@ impl Oracle for Reported {
                 if pending.is_none() && old(cluster) && !objects::is_deleting(binding.0) {
                     let message =
                         format!("{cluster} has a taint that evicts, and nothing says why it stays");
-                    told.push(scene.violation(NAME, key, &message));
+                    reported.push(scene.violation(NAME, key, &message));
                 }
             }
         }
-        told
+        reported
     }
 }
 

@@ -62,7 +62,7 @@ impl Rest {
             return false;
         }
         let is_wrong = |object: &Value| {
-            objects::is_dated_after(object, scene.now) || is_told_before_it_happened(object)
+            objects::is_dated_after(object, scene.now) || is_reported_before_it_happened(object)
         };
         if request.before.as_deref().is_some_and(is_wrong) {
             let after = request.after.as_deref();
@@ -86,15 +86,15 @@ impl Rest {
 
 /// Returns whether a binding says something of its eviction since a time before that of its last
 /// eviction: the clock was behind when it was said.
-fn is_told_before_it_happened(object: &Value) -> bool {
+fn is_reported_before_it_happened(object: &Value) -> bool {
     let record = objects::annotation(object, objects::LAST_EVICTION);
     let record = record.and_then(|text| serde_json::from_str::<Value>(text).ok());
     let evicted = record.and_then(|record| objects::time(&record, "/at"));
-    let told = objects::condition(object, "EvictionPending");
-    let told = told.and_then(|told| objects::time(told, "/lastTransitionTime"));
+    let reported = objects::condition(object, "EvictionPending");
+    let reported = reported.and_then(|reported| objects::time(reported, "/lastTransitionTime"));
     evicted
-        .zip(told)
-        .is_some_and(|(evicted, told)| told < evicted)
+        .zip(reported)
+        .is_some_and(|(evicted, reported)| reported < evicted)
 }
 
 impl Oracle for Rest {
@@ -303,7 +303,7 @@ mod tests {
     use crate::history::Process;
 
     #[test]
-    fn who_waits_to_leave_is_tried_and_told_once_more_after_a_fresh_start() {
+    fn who_waits_to_leave_is_tried_and_reported_once_more_after_a_fresh_start() {
         let event = |name: &str| {
             let kind = "Deployment";
             let about = json!({"apiVersion": "apps/v1", "kind": kind, "namespace": "default", "name": name});
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_a_new_placement_is_told_once_more_after_a_fresh_start() {
+    fn who_waits_for_a_new_placement_is_reported_once_more_after_a_fresh_start() {
         for (phase, reason, is_kept) in [
             (Phase::Fresh, "StoppedByThreshold", true),
             (Phase::Fresh, "NoClusterFit", false),
@@ -336,8 +336,8 @@ mod tests {
             let mut story = Story::new(Rest::default());
             story.write(control_plane(), &binding_key("web"), binding(&["m1"]));
             story.world(World::Phase(phase));
-            let told = json!({"type": "Scheduled", "status": "True", "reason": reason});
-            let patch = json!({"status": {"conditions": [told]}});
+            let reported = json!({"type": "Scheduled", "status": "True", "reason": reason});
+            let patch = json!({"status": {"conditions": [reported]}});
             story.patch(control_plane(), &binding_key("web"), &patch);
             story.keeps(is_kept, (phase, reason));
         }
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_effect_in_a_policy_is_told_by_each_process_that_starts() {
+    fn what_has_no_effect_in_a_policy_is_reported_by_each_process_that_starts() {
         let key = objects::key(&Api::Fleet, "", "events", "default", "e");
         for (phase, kind, is_kept) in [
             (Phase::Rest, "PropagationPolicy", false),
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_still_wrong_is_told_again_about_once_an_hour() {
+    fn what_is_still_wrong_is_reported_again_about_once_an_hour() {
         let event = |kind: &str, minute: u8| {
             let time = format!("2030-01-01T00:{minute:02}:00Z");
             json!({
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_still_wrong_is_told_again_by_each_process_that_starts() {
+    fn what_is_still_wrong_is_reported_again_by_each_process_that_starts() {
         let event = |name: &str, kind: &str, reason: &str| {
             let about = json!({"kind": "Widget", "namespace": "default", "name": "a"});
             let metadata = json!({"namespace": "default", "name": name});
@@ -512,10 +512,10 @@ mod tests {
             story.write(control_plane(), &binding_key("web"), wrong);
             story.world(World::Phase(phase));
             story.write(control_plane(), &binding_key("web"), binding(&["m1"]));
-            let told = story.told().len();
-            assert_eq!(told == 0, is_kept, "{phase:?} {since} {is_skewed}");
+            let reported = story.reported().len();
+            assert_eq!(reported == 0, is_kept, "{phase:?} {since} {is_skewed}");
             story.write(control_plane(), &key, event(about));
-            let tells = story.told().len() - told;
+            let tells = story.reported().len() - reported;
             assert_eq!(
                 tells == 0,
                 event_is_kept,
@@ -550,12 +550,12 @@ mod tests {
             (Phase::Rest, true, false),
         ] {
             let mut story = Story::new(Rest::default());
-            let mut told = cluster("True", &[]);
+            let mut reported = cluster("True", &[]);
             if leaves {
-                told["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+                reported["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
             }
             story.world(World::Phase(phase));
-            story.write(agent("m1"), &cluster_key("m1"), told);
+            story.write(agent("m1"), &cluster_key("m1"), reported);
             story.keeps(is_kept, (phase, leaves));
         }
     }

@@ -34,9 +34,9 @@ impl Oracle for Settled {
     }
 
     fn end(&mut self, end: &End, scene: &Scene) -> Vec<Violation> {
-        let mut told = Vec::new();
+        let mut shown = Vec::new();
         let mut add = |key: &Key, message: String| {
-            told.push(scene.violation(NAME, key, &message));
+            shown.push(scene.violation(NAME, key, &message));
         };
         for (key, binding) in scene.bindings() {
             if !objects::is_deleting(binding.0) {
@@ -51,7 +51,7 @@ impl Oracle for Settled {
                 applied(scene, key, work, cluster, &mut add);
             }
         }
-        told
+        shown
     }
 }
 
@@ -124,7 +124,7 @@ fn applied(
     if objects::is_deleting(work) || work["spec"]["suspendDispatching"] == true {
         return;
     }
-    let is_told = objects::condition(work, "Applied").is_some_and(|it| it["status"] == "False");
+    let is_reported = objects::condition(work, "Applied").is_some_and(|it| it["status"] == "False");
     let api = Api::Member(cluster.to_owned());
     for manifest in objects::items(work, "/spec/workload/manifests") {
         let Some(there) = objects::referent(&api, manifest) else {
@@ -136,8 +136,8 @@ fn applied(
             objects::annotation(object, "work.karmada.io/name") != Some(&key.name)
         });
         match object {
-            _ if is_told && (is_another || scene.is_refused(&there)) => {}
-            _ if is_told => add(
+            _ if is_reported && (is_another || scene.is_refused(&there)) => {}
+            _ if is_reported => add(
                 key,
                 format!("says that {there} is not applied, and nothing is in the way"),
             ),
@@ -326,9 +326,9 @@ mod tests {
         ] {
             let mut story = story();
             story.patch(person(), &key, &patch);
-            let told = story.end();
-            assert_eq!(told.is_empty(), expected.is_empty(), "{what}: {told:?}");
-            assert!(told.iter().all(|it| it.contains(expected)), "{told:?}");
+            let shown = story.end();
+            assert_eq!(shown.is_empty(), expected.is_empty(), "{what}: {shown:?}");
+            assert!(shown.iter().all(|it| it.contains(expected)), "{shown:?}");
         }
     }
 
@@ -405,8 +405,8 @@ mod tests {
         for (what, is_kept) in [("nothing", false), ("a refusal", true), ("another's", true)] {
             let mut story = story();
             let condition = json!([{"type": "Applied", "status": "False"}]);
-            let told = json!({"status": {"conditions": condition}});
-            story.patch(agent("m1"), &work_key("m1"), &told);
+            let shown = json!({"status": {"conditions": condition}});
+            story.patch(agent("m1"), &work_key("m1"), &shown);
             match what {
                 "a refusal" => {
                     story.refuse(agent("m1"), &member_key("m1"), 422);
@@ -422,15 +422,15 @@ mod tests {
     }
 
     #[test]
-    fn what_a_fresh_start_would_mend_is_told_before_it() {
+    fn what_a_fresh_start_would_mend_is_reported_before_it() {
         let mut story = story();
         story.patch(person(), &member_key("m1"), &image("b"));
         story.world(World::Phase(Phase::Fresh));
-        assert_eq!(story.told().len(), 1);
+        assert_eq!(story.reported().len(), 1);
     }
 
     #[test]
-    fn what_is_missing_is_told_unless_it_is_suspended() {
+    fn what_is_missing_is_reported_unless_it_is_suspended() {
         let mut story = story();
         story.write(person(), &member_key("m1"), Value::Null);
         assert_eq!(story.end().len(), 1);

@@ -81,7 +81,7 @@ impl Shown {
     }
 
     fn overdue(&mut self, scene: &Scene) -> Vec<Violation> {
-        let mut told = Vec::new();
+        let mut said = Vec::new();
         for ((key, cluster), since) in &mut self.untrue {
             let is_reporting = scene.is_reachable(cluster)
                 && scene
@@ -98,12 +98,12 @@ impl Shown {
             let binding = scene.objects.get(key).map(|it| Binding(it));
             if let Some(problem) = binding.and_then(|it| problem(scene, it, cluster)) {
                 let message = format!("shown as Healthy in {cluster} for {lasts:#}: {problem}");
-                told.push(scene.violation(NAME, key, &message));
+                said.push(scene.violation(NAME, key, &message));
             }
             // What was reported is not reported again at once.
             *since = scene.now;
         }
-        told
+        said
     }
 }
 

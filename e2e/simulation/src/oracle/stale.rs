@@ -124,6 +124,6 @@ mod tests {
         story
             .wait(60)
             .write(person(), &member_key("m1"), Value::Null);
-        assert_eq!(story.told(), [""; 0]);
+        assert_eq!(story.reported(), [""; 0]);
     }
 }

@@ -21,7 +21,7 @@ pub struct Story<O> {
     scene: Scene,
     now: Timestamp,
     objects: BTreeMap<Key, Arc<Value>>,
-    told: Vec<Violation>,
+    reported: Vec<Violation>,
 }
 
 /// Returns the leader.
@@ -53,7 +53,7 @@ impl<O: Oracle> Story<O> {
             scene: Scene::new(rules),
             now: start,
             objects: BTreeMap::new(),
-            told: Vec::new(),
+            reported: Vec::new(),
         };
         story.world(World::Phase(Phase::Busy));
         story
@@ -130,8 +130,8 @@ impl<O: Oracle> Story<O> {
     }
 
     /// Violations so far, in the order in which they were reported.
-    pub fn told(&self) -> Vec<&str> {
-        self.told.iter().map(|it| it.message.as_str()).collect()
+    pub fn reported(&self) -> Vec<&str> {
+        self.reported.iter().map(|it| it.message.as_str()).collect()
     }
 
     /// Violations, those of the end included.
@@ -150,16 +150,16 @@ impl<O: Oracle> Story<O> {
                 .collect(),
         };
         self.scene.now = self.now;
-        let told = self.oracle.end(&end, &self.scene);
-        self.told.extend(told);
-        self.told()
+        let reported = self.oracle.end(&end, &self.scene);
+        self.reported.extend(reported);
+        self.reported()
     }
 
     /// Checks whether the rule was kept so far, as it should be in this case.
     #[track_caller]
     pub fn keeps(&self, is_kept: bool, case: impl Debug) {
-        let told = self.told();
-        assert_eq!(told.is_empty(), is_kept, "{case:?}: {told:?}");
+        let reported = self.reported();
+        assert_eq!(reported.is_empty(), is_kept, "{case:?}: {reported:?}");
     }
 
     /// Checks whether the rule was kept to the end.
@@ -171,9 +171,9 @@ impl<O: Oracle> Story<O> {
     /// Checks whether the rule was kept to the end, by the violations that contain a text.
     #[track_caller]
     pub fn ends_without(&mut self, part: &str, is_kept: bool, case: impl Debug) {
-        let told = self.end();
-        let is_told = told.iter().any(|it| it.contains(part));
-        assert_eq!(!is_told, is_kept, "{case:?}: {told:?}");
+        let reported = self.end();
+        let is_reported = reported.iter().any(|it| it.contains(part));
+        assert_eq!(!is_reported, is_kept, "{case:?}: {reported:?}");
     }
 
     fn push(&mut self, event: Event) -> &mut Self {
@@ -182,8 +182,8 @@ impl<O: Oracle> Story<O> {
             event,
         };
         self.scene.apply(&entry);
-        let told = self.oracle.observe(&entry, &self.scene);
-        self.told.extend(told);
+        let reported = self.oracle.observe(&entry, &self.scene);
+        self.reported.extend(reported);
         self
     }
 }

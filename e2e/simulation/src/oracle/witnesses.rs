@@ -52,9 +52,10 @@ impl Oracle for Witnesses {
         }) else {
             return Vec::new();
         };
-        let told = self.unfounded(request, scene).into_iter();
-        let told = told.chain(alone(request, scene));
-        told.map(|why| scene.violation(NAME, &request.key(), &why))
+        let reported = self.unfounded(request, scene).into_iter();
+        let reported = reported.chain(alone(request, scene));
+        reported
+            .map(|why| scene.violation(NAME, &request.key(), &why))
             .collect()
     }
 }

@@ -58,9 +58,9 @@ impl Script {
         let mut acts: Vec<(u64, Api, Act)> = Vec::new();
         let end = size.busy.saturating_sub(CLEARING);
         for moment in moments(dice, size.steps, end) {
-            let told = people.turn(dice, features, moment, end);
-            let told = told.into_iter();
-            acts.extend(told.map(|(after, api, act)| {
+            let reported = people.turn(dice, features, moment, end);
+            let reported = reported.into_iter();
+            acts.extend(reported.map(|(after, api, act)| {
                 let at = moment.at + after;
                 (at.min(size.busy), api, act)
             }));
@@ -68,8 +68,8 @@ impl Script {
         for place in people.set.clone() {
             if is_cleared(dice, place.0) {
                 let at = end + dice.below(CLEARING);
-                let told = one_by_one(people.unset(place));
-                acts.extend(told.map(|(after, api, act)| (at + after, api, act)));
+                let reported = one_by_one(people.unset(place));
+                acts.extend(reported.map(|(after, api, act)| (at + after, api, act)));
             }
         }
         acts.sort_by_key(|(at, ..)| *at);
@@ -197,12 +197,12 @@ impl People<'_> {
         if !feature.is_order() {
             self.set.push(place);
         }
-        let mut told: Vec<_> = one_by_one(self.set(dice, place)).collect();
+        let mut reported: Vec<_> = one_by_one(self.set(dice, place)).collect();
         if let Some(object) = self.comes_back(place) {
             let after = dice.between(1_000, 60_000);
-            told.push((after, Api::Fleet, Act::Apply { object }));
+            reported.push((after, Api::Fleet, Act::Apply { object }));
         }
-        told
+        reported
     }
 
     /// Returns the object that an order deletes and that a person brings back a while later.

@@ -93,40 +93,40 @@ async fn customizations_are_known_from_the_first_on_and_each_change_names_its_ki
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_same_failure_of_a_script_is_told_about_once_an_hour_and_hurts_its_kind_alone() {
+async fn the_same_failure_of_a_script_is_reported_about_once_an_hour_and_hurts_its_kind_alone() {
     let broken = [(Operation::InterpretHealth, "function InterpretHealth(")];
     let one = Interpreters::of(&[Customization::new("w", WIDGET, &broken)]);
-    let told = Arc::new(AtomicUsize::new(0));
-    let to = Arc::clone(&told);
+    let reported = Arc::new(AtomicUsize::new(0));
+    let to = Arc::clone(&reported);
     one.on_failure(move |_| _ = to.fetch_add(1, Ordering::Relaxed));
     for (pause, expected) in [(0, 1), (10, 1), (400, 1), (3_000, 2), (10, 2)] {
         tokio::time::advance(Duration::from_secs(pause)).await;
         let error = one.health(&object(WIDGET)).unwrap_err();
         assert!(error.to_string().contains("line 1"), "{error}");
         assert_eq!(error.retry_after(), None);
-        assert_eq!(told.load(Ordering::Relaxed), expected);
+        assert_eq!(reported.load(Ordering::Relaxed), expected);
     }
     assert_eq!(one.health(&object(DEPLOYMENT)), Ok(Some(false)));
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_failure_of_a_script_is_told_after_five_minutes() {
+async fn another_failure_of_a_script_is_reported_after_five_minutes() {
     let script = "function InterpretHealth(o) error(o.spec.why) end";
     let fails = [(Operation::InterpretHealth, script)];
     let one = Interpreters::of(&[Customization::new("w", WIDGET, &fails)]);
-    let told: Arc<Mutex<Vec<String>>> = Arc::default();
-    let to = Arc::clone(&told);
+    let reported: Arc<Mutex<Vec<String>>> = Arc::default();
+    let to = Arc::clone(&reported);
     one.on_failure(move |failed| to.lock().push(failed.note.clone()));
     for (pause, why, expected) in [(0, "a", 1), (10, "b", 1), (400, "b", 2), (400, "b", 2)] {
         tokio::time::advance(Duration::from_secs(pause)).await;
         let widget = json!({"apiVersion": WIDGET.0, "kind": WIDGET.1, "spec": {"why": why}});
         one.health(&widget).unwrap_err();
-        assert_eq!(told.lock().len(), expected, "{pause} {why}");
+        assert_eq!(reported.lock().len(), expected, "{pause} {why}");
     }
 }
 
 #[test]
-fn a_script_that_is_stopped_is_told_in_the_same_words_each_time_and_tried_again() {
+fn a_script_that_is_stopped_is_reported_in_the_same_words_each_time_and_tried_again() {
     let endless = [(
         Operation::InterpretHealth,
         "function InterpretHealth(o) while true do end end",

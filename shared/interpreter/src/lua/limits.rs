@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_told_in_their_units() {
+    fn limits_are_reported_in_their_units() {
         let said = [
             Limit::Memory(64 << 20),
             Limit::Instructions(5),

@@ -66,7 +66,7 @@ pub(crate) async fn until_readable<K: Clone + Debug + DeserializeOwned>(
     none: impl Fn(),
 ) {
     let one = ListParams::default().limit(1);
-    let mut told = None;
+    let mut reported = None;
     let mut since: Option<(Refusal, Instant)> = None;
     loop {
         let answer = tokio::time::timeout(DEADLINE, api.list(&one)).await;
@@ -75,7 +75,7 @@ pub(crate) async fn until_readable<K: Clone + Debug + DeserializeOwned>(
             Ok(Ok(_) | Err(kube::Error::SerdeError(_))) => return,
             Ok(Err(kube::Error::Api(status))) if Refusal::of(status.code).is_some() => status,
             Ok(Err(error)) => {
-                (since, told) = (None, None);
+                (since, reported) = (None, None);
                 tracing::debug!(%error, what, "cannot list yet");
                 tokio::time::sleep(RETRY).await;
                 continue;
@@ -98,8 +98,8 @@ pub(crate) async fn until_readable<K: Clone + Debug + DeserializeOwned>(
             tokio::time::sleep(RETRY).await;
             continue;
         }
-        if told != Some(refusal) {
-            told = Some(refusal);
+        if reported != Some(refusal) {
+            reported = Some(refusal);
             refused(&refusal.words(what, &status.message));
         }
         let pause = match refusal {
@@ -130,7 +130,7 @@ mod tests {
     /// Reports, in their order, and the number of times that the objects counted as absent.
     #[derive(Debug, Default, PartialEq)]
     struct Observed {
-        told: Vec<String>,
+        reported: Vec<String>,
         none: usize,
     }
 
@@ -156,7 +156,7 @@ mod tests {
         });
         let api: Api<ResourceInterpreterCustomization> = Api::all(Client::new(server, "default"));
         let observed = Mutex::new(Observed::default());
-        let refused = |reason: &str| observed.lock().told.push(reason.to_owned());
+        let refused = |reason: &str| observed.lock().reported.push(reason.to_owned());
         until_readable(&api, "these", refused, || observed.lock().none += 1).await;
         observed.into_inner()
     }
@@ -164,28 +164,28 @@ mod tests {
     const UNSERVED: &str = "these are not served, so that the built-in rules count: no";
 
     #[tokio::test(start_paused = true)]
-    async fn a_kind_that_is_not_served_has_no_objects_which_is_told_once_and_asked_again() {
+    async fn a_kind_that_is_not_served_has_no_objects_which_is_reported_once_and_asked_again() {
         let found = observed(&[500, 404, 404, 404], MINUTE).await;
-        assert_eq!(found.told, [UNSERVED]);
+        assert_eq!(found.reported, [UNSERVED]);
         assert!(found.none >= 2, "{found:?}");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_kind_that_must_not_be_read_is_never_one_without_objects_which_is_told_once() {
+    async fn a_kind_that_must_not_be_read_is_never_one_without_objects_which_is_reported_once() {
         let found = observed(&[403; 10], MINUTE).await;
         assert_eq!(found.none, 0);
-        assert_eq!(found.told.len(), 1, "{found:?}");
+        assert_eq!(found.reported.len(), 1, "{found:?}");
         assert!(
-            found.told[0].starts_with("these may not be read"),
+            found.reported[0].starts_with("these may not be read"),
             "{found:?}"
         );
     }
 
     #[tokio::test(start_paused = true)]
-    async fn another_refusal_is_told_anew_and_what_was_known_is_not_taken_back() {
+    async fn another_refusal_is_reported_anew_and_what_was_known_is_not_taken_back() {
         let found = observed(&[404, 403, 404], MINUTE).await;
-        assert_eq!(found.told.len(), 3, "{found:?}");
-        assert!(found.told[1].contains("may not be read"), "{found:?}");
+        assert_eq!(found.reported.len(), 3, "{found:?}");
+        assert!(found.reported[1].contains("may not be read"), "{found:?}");
     }
 
     #[tokio::test(start_paused = true)]

@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_webhook_that_cannot_be_asked_is_told_with_the_reason_and_still_stands_for_its_kinds() {
+    fn a_webhook_that_cannot_be_asked_is_reported_with_the_reason_and_still_stands_for_its_kinds() {
         let any = rule(&["*"], &["*"], &["*"], &["*"]);
         let problems = |client_config: Value, versions: &[&str]| {
             let one = json!({ "name": "a.b.c", "clientConfig": client_config,
@@ -362,8 +362,8 @@ mod tests {
         assert_eq!(problems(both, &["v2", "v1alpha1"]), none);
         let url = json!({ "url": "https://a.example.com/p" });
         assert_eq!(problems(url.clone(), &["v1alpha1"]), none);
-        let told = problems(url, &["v2"]);
-        assert!(told.len() == 1 && told[0].contains("no version that is known"));
+        let reported = problems(url, &["v2"]);
+        assert!(reported.len() == 1 && reported[0].contains("no version that is known"));
         let portless = json!({ "service": { "namespace": "n", "name": "s", "port": 0 } });
         for (client_config, words) in [
             (json!({ "url": "http://a" }), "does not begin with https://"),
@@ -379,8 +379,11 @@ mod tests {
                 "caBundle",
             ),
         ] {
-            let told = problems(client_config, &["v1alpha1"]);
-            assert!(told.len() == 1 && told[0].contains(words), "{told:?}");
+            let reported = problems(client_config, &["v1alpha1"]);
+            assert!(
+                reported.len() == 1 && reported[0].contains(words),
+                "{reported:?}"
+            );
         }
         let unknown = rule(&["Unheard"], &["*"], &["*"], &["*"]);
         let hooks = Hooks::new([&configuration("c", &json!([webhook("a.b.c", &unknown)]))]);

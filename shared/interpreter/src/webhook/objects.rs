@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_waits_for_more_than_a_minute_is_told_by_webhook_and_kind() {
+    async fn what_waits_for_more_than_a_minute_is_reported_by_webhook_and_kind() {
         let begun = Instant::now();
         let mut all = vec![object("Pod", "a/0", begun)];
         for (kind, name, after) in [

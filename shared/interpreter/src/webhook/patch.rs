@@ -158,7 +158,7 @@ mod tests {
         let renamed = replace("/metadata/name", json!("x"));
         let moved = json!([{ "op": "move", "from": "/metadata", "path": "/spec/m" }]);
         let tested = json!([{ "op": "test", "path": "/spec/size", "value": 2 }]);
-        for (operations, told) in [
+        for (operations, reported) in [
             (renamed, "changes /metadata/name"),
             (remove("/metadata/uid"), "changes /metadata/uid"),
             (replace("/kind", json!("Secret")), "changes /kind"),
@@ -169,7 +169,7 @@ mod tests {
             (json!({ "op": "add" }), "response.patch: "),
         ] {
             let error = patched(&operations).unwrap_err();
-            assert!(error.contains(told), "{operations}: {error}");
+            assert!(error.contains(reported), "{operations}: {error}");
         }
     }
 
@@ -207,14 +207,14 @@ mod tests {
         let long: Vec<Value> = vec![json!({ "op": "test", "path": "", "value": 1 }); 10_001];
         let large = "x".repeat(LARGEST_OBJECT);
         let added = json!([{ "op": "add", "path": "/spec/a", "value": large }]);
-        for (operations, told) in [
+        for (operations, reported) in [
             (json!(wide), "copies more than"),
             (json!(deep), "levels deep"),
             (json!(long), "10001 operations"),
             (added, "larger than"),
         ] {
             let error = patched(&operations).unwrap_err();
-            assert!(error.contains(told), "{error}");
+            assert!(error.contains(reported), "{error}");
         }
     }
 }

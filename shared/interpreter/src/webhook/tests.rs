@@ -287,7 +287,7 @@ async fn an_answer_that_is_none_is_a_failure_with_its_reason() {
             "it failed with code 400: no such kind",
         ),
     ];
-    for (body, told) in cases {
+    for (body, reported) in cases {
         let server = Server::start(move |question| {
             let answer = body(&question);
             Box::pin(async move { answer })
@@ -298,7 +298,7 @@ async fn an_answer_that_is_none_is_a_failure_with_its_reason() {
             .await
             .unwrap_err();
         let text = error.to_string();
-        assert!(text.contains(told), "{told}: {text}");
+        assert!(text.contains(reported), "{reported}: {text}");
         assert!(
             text.contains("\"all.example.com\"") && text.contains("\"c\""),
             "{text}"
@@ -378,8 +378,8 @@ async fn a_webhook_that_hangs_about_one_kind_delays_no_other_and_is_then_asked_s
     let (one, _running) = running(Hooks::new([
         &server.configuration("c", &["Stuck", "Widget"])
     ]));
-    let told: Arc<Mutex<Vec<String>>> = Arc::default();
-    let to = Arc::clone(&told);
+    let reported: Arc<Mutex<Vec<String>>> = Arc::default();
+    let to = Arc::clone(&reported);
     one.on_failure(move |failed| to.lock().push(failed.note.clone()));
     let stuck: Vec<Value> = (0..20)
         .map(|at| object("Stuck", &format!("s{at}")))
@@ -410,9 +410,9 @@ async fn a_webhook_that_hangs_about_one_kind_delays_no_other_and_is_then_asked_s
     // Four at a time, until three have failed.
     assert!(server.asked() <= 20 + 6, "{}", server.asked());
     assert_eq!(one.health(&object("Widget", "w0")), Ok(Some(true)));
-    let told = told.lock();
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0].contains("asked seldom"), "{told:?}");
+    let reported = reported.lock();
+    assert_eq!(reported.len(), 1, "{reported:?}");
+    assert!(reported[0].contains("asked seldom"), "{reported:?}");
 }
 
 #[tokio::test]

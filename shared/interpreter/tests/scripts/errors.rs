@@ -8,7 +8,7 @@ use serde_json::json;
 use super::{raised, reported, rules, widget};
 
 #[test]
-fn an_error_is_told_with_its_line() {
+fn an_error_is_reported_with_its_line() {
     let said = |line, text: &str| (line, text.to_owned());
     assert_eq!(
         raised("\nlocal x = object.none.field"),
@@ -55,7 +55,7 @@ fn an_error_can_be_caught_and_is_text() {
 }
 
 #[test]
-fn a_script_without_its_function_and_one_that_is_no_lua_are_told() {
+fn a_script_without_its_function_and_one_that_is_no_lua_are_reported() {
     let engine = Engine::default();
     let object = widget(&json!({}));
     let health = |text: &str| {

@@ -108,7 +108,7 @@ fn memory_ends_at_its_limit_whatever_eats_it() {
 }
 
 #[test]
-fn an_object_that_does_not_fit_into_memory_is_told_as_that() {
+fn an_object_that_does_not_fit_into_memory_is_reported_as_that() {
     let status = json!({ "text": "x".repeat(8 << 20) });
     let found = reported_with(&Engine::new(small()), "return {}", &status);
     assert!(
@@ -124,7 +124,7 @@ fn an_object_that_does_not_fit_into_memory_is_told_as_that() {
 }
 
 #[test]
-fn a_limit_is_told_with_customization_kind_operation_and_limit() {
+fn a_limit_is_reported_with_customization_kind_operation_and_limit() {
     let found = reported_with(&Engine::new(small()), "while true do end", &json!({}));
     assert_eq!(
         found.unwrap_err().to_string(),

@@ -47,7 +47,7 @@ fn short(news: FollowerEvent<ConfigMap>) -> String {
 }
 
 /// Returns what comes of these lines of a streaming list.
-async fn told(lines: &[String]) -> Vec<String> {
+async fn reported(lines: &[String]) -> Vec<String> {
     let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
     let api: Api<ConfigMap> = Api::all(kube::Client::try_from(config).unwrap());
     let mut follower = Follower::new(&api, Selection::everything());
@@ -55,16 +55,16 @@ async fn told(lines: &[String]) -> Vec<String> {
     let mut state = State::Streaming {
         lines: Incoming::new(Box::pin(bytes), None),
     };
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     while matches!(state, State::Streaming { .. }) {
         state = match follower.step(state).await {
             Ok(state) => state,
             Err((_, stumble)) => panic!("{stumble}"),
         };
-        assert_eq!(follower.ready.len(), 1, "each line is told at once");
-        told.extend(follower.ready.drain(..).map(short));
+        assert_eq!(follower.ready.len(), 1, "each line is reported at once");
+        reported.extend(follower.ready.drain(..).map(short));
     }
-    told
+    reported
 }
 
 #[test]
@@ -352,11 +352,11 @@ async fn quiet_watches_that_a_proxy_cuts_are_asked_for_shorter_and_nothing_is_li
 #[tokio::test(start_paused = true)]
 async fn after_an_outage_quiet_watches_behind_a_proxy_are_not_replaced_by_lists_for_ever() {
     // Seconds of the outage, and whether a proxy that cuts a watch says so.
-    for (outage, is_told, most) in [(5, true, 1), (60, true, 4), (60, false, 12)] {
+    for (outage, is_reported, most) in [(5, true, 1), (60, true, 4), (60, false, 12)] {
         let begun = Instant::now();
         let (lists, _) = asked(60, move |query| {
             if query.contains("sendInitialEvents") {
-                let lasts = Duration::from_secs(if is_told { 35 } else { 3_600 });
+                let lasts = Duration::from_secs(if is_reported { 35 } else { 3_600 });
                 return (200, stream(end_of_list(), lasts, true));
             }
             if (40..40 + outage).contains(&begun.elapsed().as_secs()) {
@@ -367,7 +367,7 @@ async fn after_an_outage_quiet_watches_behind_a_proxy_are_not_replaced_by_lists_
             }
             let agreed = seconds_of(query);
             let lasts = match agreed > 35 {
-                true if is_told => 35,
+                true if is_reported => 35,
                 true => 3_600,
                 false => agreed,
             };
@@ -375,7 +375,7 @@ async fn after_an_outage_quiet_watches_behind_a_proxy_are_not_replaced_by_lists_
             (200, stream(String::new(), lasts, agreed > 35))
         })
         .await;
-        assert!(lists <= most, "{outage} s, {is_told}: {lists} lists");
+        assert!(lists <= most, "{outage} s, {is_reported}: {lists} lists");
     }
 }
 
@@ -453,8 +453,8 @@ fn refusing(code: u16) -> Api<ConfigMap> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_missing_right_is_told_after_some_seconds() {
-    for (code, after, told) in [
+async fn a_missing_right_is_reported_after_some_seconds() {
+    for (code, after, reported) in [
         (403, 4, false),
         // The third try may come just before the five seconds, the fourth eight seconds later.
         (403, 14, true),
@@ -467,7 +467,7 @@ async fn a_missing_right_is_told_after_some_seconds() {
         let after = Duration::from_secs(after);
         assert!(tokio::time::timeout(after, follower.next()).await.is_err());
         let words = trouble.words();
-        assert_eq!(words.is_some(), told, "{code} after {after:?}");
+        assert_eq!(words.is_some(), reported, "{code} after {after:?}");
         if let Some(words) = words {
             let says = |part: &str| words.contains(part);
             assert!(says("configmaps") && says("why"), "{words}");
@@ -476,7 +476,7 @@ async fn a_missing_right_is_told_after_some_seconds() {
 }
 
 #[tokio::test]
-async fn what_happens_while_the_list_is_streamed_is_told_in_its_order_and_not_kept() {
+async fn what_happens_while_the_list_is_streamed_is_reported_in_its_order_and_not_kept() {
     let (a, b) = (line("ADDED", "a", "1"), line("ADDED", "b", "2"));
     let (changed, deleted) = (line("MODIFIED", "a", "3"), line("DELETED", "a", "3"));
     let (added, odd_deleted) = (line("ADDED", "a", "4"), odd("DELETED", "a", "3"));
@@ -492,7 +492,7 @@ async fn what_happens_while_the_list_is_streamed_is_told_in_its_order_and_not_ke
     ];
     for (what, lines, expected) in cases {
         let lines = lines.into_iter().cloned().chain([end_of_list()]);
-        let told = told(&lines.collect::<Vec<_>>()).await.join(", ");
-        assert_eq!(told, expected, "{what}");
+        let reported = reported(&lines.collect::<Vec<_>>()).await.join(", ");
+        assert_eq!(reported, expected, "{what}");
     }
 }

@@ -72,10 +72,10 @@ type Case = (
 /// Returns what is known of `x` after these events, and whether its departure was reported.
 fn known(selection: Selection, news: Vec<FollowerEvent<ConfigMap>>) -> (String, bool) {
     let informer = informer(selection);
-    let told = Arc::new(std::sync::atomic::AtomicBool::new(false));
-    let (deleted, unread) = (Arc::clone(&told), Arc::clone(&told));
-    let set = |told: &std::sync::atomic::AtomicBool| {
-        told.store(true, std::sync::atomic::Ordering::Relaxed);
+    let reported = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let (deleted, unread) = (Arc::clone(&reported), Arc::clone(&reported));
+    let set = |reported: &std::sync::atomic::AtomicBool| {
+        reported.store(true, std::sync::atomic::Ordering::Relaxed);
     };
     informer.on_change(move |change| {
         if matches!(change, Change::Deleted { .. }) {
@@ -94,7 +94,10 @@ fn known(selection: Selection, news: Vec<FollowerEvent<ConfigMap>>) -> (String, 
         Presence::Gone => "gone".to_owned(),
         Presence::Unknown(doubt) => format!("{doubt:?}"),
     };
-    (presence, told.load(std::sync::atomic::Ordering::Relaxed))
+    (
+        presence,
+        reported.load(std::sync::atomic::Ordering::Relaxed),
+    )
 }
 
 #[tokio::test]
@@ -151,11 +154,11 @@ async fn only_what_was_seen_leaving_is_gone() {
         ("such a deletion while a list arrives",
             vec![vec![event(Event::Init), event(Event::InitApply(object("kept"))), odd(true, true), event(Event::InitDone)]], "gone", true),
     ];
-    for (what, news, presence, told) in cases {
+    for (what, news, presence, reported) in cases {
         let news = news.into_iter().flatten().collect();
         assert_eq!(
             known(Selection::everything(), news),
-            (presence.to_owned(), told),
+            (presence.to_owned(), reported),
             "{what}"
         );
     }
@@ -186,8 +189,8 @@ async fn an_object_that_was_replaced_unseen_is_gone_before_the_other_one_is_ther
     ] {
         for is_listed in [true, false] {
             let informer = informer(Selection::everything());
-            let told = Arc::new(Mutex::new(Vec::new()));
-            let (cache, heard) = (informer.clone(), Arc::clone(&told));
+            let reported = Arc::new(Mutex::new(Vec::new()));
+            let (cache, heard) = (informer.clone(), Arc::clone(&reported));
             informer.on_change(move |change| {
                 heard.lock().push(match change {
                     Change::Applied { old: None, .. } => "applied",
@@ -209,8 +212,8 @@ async fn an_object_that_was_replaced_unseen_is_gone_before_the_other_one_is_ther
                     informer.observe(FollowerEvent::Event(event), &mut list);
                 }
             }
-            let told = told.lock().join("; ");
-            assert_eq!(told, expected, "{before:?} {after:?} {is_listed}");
+            let reported = reported.lock().join("; ");
+            assert_eq!(reported, expected, "{before:?} {after:?} {is_listed}");
             assert!(!informer.departed().is_gone(None, "x"));
             let there = informer.get(None, "x").unwrap();
             assert_eq!(there.metadata.uid.as_deref(), after);
@@ -292,11 +295,14 @@ fn attacked(answers: Vec<(u16, String)>, lines: &'static str) -> Api<ConfigMap> 
             if *watches == 1 {
                 status(410)
             } else {
-                let told = (*watches > 2 && !lines.is_empty()).then(|| {
+                let reported = (*watches > 2 && !lines.is_empty()).then(|| {
                     Ok::<_, std::io::Error>(hyper::body::Frame::data(bytes::Bytes::from(lines)))
                 });
-                let told = futures::stream::iter(told).chain(bookmarks());
-                (200, http_body_util::StreamBody::new(told).boxed_unsync())
+                let reported = futures::stream::iter(reported).chain(bookmarks());
+                (
+                    200,
+                    http_body_util::StreamBody::new(reported).boxed_unsync(),
+                )
             }
         } else {
             let mut lists = lists.lock();

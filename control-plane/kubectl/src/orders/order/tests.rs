@@ -171,8 +171,8 @@ async fn clusters_that_are_drained_together_take_nothing_of_each_other() {
         by: "alice".to_owned(),
         reason: "an upgrade".to_owned(),
     };
-    let told = give(&client, &names(), &drain, &author).await.unwrap();
-    assert_eq!(told.matches("Cluster m1").count(), 1, "{told}");
+    let reported = give(&client, &names(), &drain, &author).await.unwrap();
+    assert_eq!(reported.matches("Cluster m1").count(), 1, "{reported}");
     let states = states.lock();
     // Both steps are one order, and nobody who sees the first has to ask whose it is.
     for cluster in states.iter().flatten() {
@@ -204,8 +204,8 @@ async fn what_taints_of_several_clusters_begin_waits_until_all_are_written() {
     ] {
         let (client, states) = api(&fleet(taints));
         let line = Line::parse_from(["taint", "m1", "m2", "m3", edit]);
-        let told = taint::carry_out(&client, &line.options).await.unwrap();
-        assert_eq!(told.lines().count(), 3, "{told}");
+        let reported = taint::carry_out(&client, &line.options).await.unwrap();
+        assert_eq!(reported.lines().count(), 3, "{reported}");
         let before: Vec<Taint> = serde_json::from_value(taints.clone()).unwrap();
         let is_written = |it: &Cluster| it.spec.taints != before;
         let states = states.lock();
@@ -233,16 +233,16 @@ async fn an_order_is_written_with_its_author_and_a_new_reason_for_one_that_stand
     };
     for reason in ["", "an upgrade", ""] {
         let names = ["m1".to_owned()];
-        let told = give(&client, &names, &drain, &author(reason)).await;
-        told.unwrap();
+        let reported = give(&client, &names, &drain, &author(reason)).await;
+        reported.unwrap();
     }
     let states = states.lock();
-    let told: Vec<String> = states
+    let reported: Vec<String> = states
         .iter()
         .map(|it| Attribution::of_command(&it[0]).unwrap())
         .map(|it| format!("{}: {}", it.author(), it.reason))
         .collect();
-    assert_eq!(told, ["alice: ", "alice: an upgrade"]);
+    assert_eq!(reported, ["alice: ", "alice: an upgrade"]);
 }
 
 #[tokio::test]
@@ -268,6 +268,6 @@ async fn an_order_keeps_its_author_although_the_cluster_is_read_slowly() {
         .unwrap();
     let states = states.lock();
     let cordoned = &states.last().unwrap()[0];
-    let told = Attribution::of_command(cordoned).map(|it| it.by);
-    assert_eq!(told.as_deref(), Some("alice"), "{cordoned:?}");
+    let reported = Attribution::of_command(cordoned).map(|it| it.by);
+    assert_eq!(reported.as_deref(), Some("alice"), "{cordoned:?}");
 }

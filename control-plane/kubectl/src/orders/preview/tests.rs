@@ -65,15 +65,15 @@ fn a_workload_that_leaves_without_what_it_refers_to_is_warned_of() {
     };
     let preview = drain(&fleet, &["m1"]);
     let text = preview.table();
-    let told = "  ConfigMap shop/web: ConfigMap settings is not placed in m2\n";
-    assert!(text.contains(told), "{text}");
+    let reported = "  ConfigMap shop/web: ConfigMap settings is not placed in m2\n";
+    assert!(text.contains(reported), "{text}");
     let document = json!(preview);
     let missing = json!([{"kind": "ConfigMap", "name": "settings", "clusters": ["m2"]}]);
     assert_eq!(document["parted"][0]["missing"], missing);
 }
 
 #[test]
-fn each_workload_is_told_whether_it_leaves_stays_or_has_nowhere_to_go() {
+fn each_workload_is_reported_whether_it_leaves_stays_or_has_nowhere_to_go() {
     let affinity = |names: Value| json!({"clusterAffinity": {"clusterNames": names}});
     let tolerates = |seconds: Value| {
         let toleration = json!({"key": "failover.muster.io/drain", "operator": "Exists", "tolerationSeconds": seconds});

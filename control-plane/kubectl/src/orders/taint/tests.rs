@@ -82,8 +82,8 @@ fn clusters_are_named_before_taints_as_kubectl_names_nodes() {
         ("clusters a,b k- j-", r#"["clusters", "a", "b"]"#, 2),
         ("-l region=eu k-", "region=eu", 1),
     ] {
-        let (told, edits) = read(words).unwrap();
-        assert!(told.contains(named), "{words}: {told}");
+        let (reported, edits) = read(words).unwrap();
+        assert!(reported.contains(named), "{words}: {reported}");
         assert_eq!(edits, taints, "{words}");
     }
     for (words, part) in [
@@ -91,8 +91,8 @@ fn clusters_are_named_before_taints_as_kubectl_names_nodes() {
         ("member1 k=v", "an effect is missing"),
         ("pod/a k-", "write cluster/a"),
     ] {
-        let told = read(words).unwrap_err().to_string();
-        assert!(told.contains(part), "{words}: {told}");
+        let reported = read(words).unwrap_err().to_string();
+        assert!(reported.contains(part), "{words}: {reported}");
     }
 }
 
@@ -120,7 +120,7 @@ fn taints_are_put_on_taken_off_and_overwritten_only_if_that_is_said() {
             .collect();
         Ok::<_, String>((list.join(" "), after.1.join(";")))
     };
-    let is = |list: &str, told: &str| Ok((list.to_owned(), told.to_owned()));
+    let is = |list: &str, reported: &str| Ok((list.to_owned(), reported.to_owned()));
     let before = "a=x:NoExecute@1 a:NoSchedule@2 b:NoExecute@3";
     assert_eq!(
         done("c=y:NoSchedule", false),

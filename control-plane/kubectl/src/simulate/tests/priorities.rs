@@ -58,8 +58,8 @@ fn of_a_thousand_workloads_the_important_ones_get_the_room_whoever_has_to_leave_
         ("all at once", [30, 30, 30], [HIGH, MIDDLE]),
         ("the least important first", [300, 60, 0], [MIDDLE, HIGH]),
     ] {
-        let told = foretell(&fleet_of_three(seconds), &["m1"], &[], &flags);
-        let list = |name: &str| told[name].as_array().unwrap().clone();
+        let reported = foretell(&fleet_of_three(seconds), &["m1"], &[], &flags);
+        let list = |name: &str| reported[name].as_array().unwrap().clone();
         let priority = |it: &Value| it["priority"].as_i64().unwrap();
         // By priority: workloads that move, when the first and the last do, and those that stay.
         let mut all: BTreeMap<i64, (usize, [i64; 2], usize)> = BTreeMap::new();
@@ -92,13 +92,13 @@ fn priorities_are_shown_where_there_are_some() {
         let more = json!({"schedulePriority": {"priority": priority}});
         // There is room for one of them.
         let fleet = fleet(vec![web("a", "m1", &json!({})), web("b", "m1", &more)]);
-        let (text, told) = told(&fleet, &["m1"], &[], &[]);
+        let (text, reported) = reported(&fleet, &["m1"], &[], &[]);
         assert_eq!(
             text.matches("PRIORITY").count(),
             if is_shown { 2 } else { 0 }
         );
-        let (moved, stranded) = (&told["moves"][0], &told["stranded"][0]);
-        assert_eq!(moved["priority"], priority, "{told:#}");
-        assert_eq!(stranded["priority"], 0, "{told:#}");
+        let (moved, stranded) = (&reported["moves"][0], &reported["stranded"][0]);
+        assert_eq!(moved["priority"], priority, "{reported:#}");
+        assert_eq!(stranded["priority"], 0, "{reported:#}");
     }
 }

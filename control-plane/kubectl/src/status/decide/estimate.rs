@@ -98,8 +98,8 @@ fn holds(report: &mut Report, snapshot: &Snapshot) {
         // Nothing stops itself in a cluster that is not silent; what is tolerated reports no fence.
         let unheard = cluster.filter(|it| silent.contains(it));
         waiting.stops_seconds = unheard.and_then(|it| fenced_in(&waiting.message, it, snapshot));
-        let told = report.held_by(cluster).map(|reason| verbs(reason).0);
-        if let Some((held, own)) = told.zip(waiting.why.as_mut()) {
+        let reported = report.held_by(cluster).map(|reason| verbs(reason).0);
+        if let Some((held, own)) = reported.zip(waiting.why.as_mut()) {
             *own = format!("{held}, and {}", own.trim_start_matches("waits "));
         }
     }

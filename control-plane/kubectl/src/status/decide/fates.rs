@@ -66,7 +66,7 @@ pub(super) fn take(
     let waits = waits.and_then(|it| Some((cluster_of(&it.message)?, it.reason.as_str())));
     let is_over = pending.is_some_and(|it| it.reason == "JobCompleted");
     // One that is in several of them counts once: where it waits, or else in the first.
-    let mut is_told =
+    let mut is_reported =
         waits.is_some_and(|(name, _)| fates.contains_key(name) && spec.target(name).is_some());
     // States of the clusters for which it is counted.
     let mut states: Vec<State> = Vec::new();
@@ -87,9 +87,9 @@ pub(super) fn take(
                 *reasons.entry(reason.to_owned()).or_default() += 1;
                 states.push(*state);
             }
-            None if runs_nothing(spec) || is_over || is_told || !spec.has_copy(name) => {}
+            None if runs_nothing(spec) || is_over || is_reported || !spec.has_copy(name) => {}
             None => {
-                is_told = true;
+                is_reported = true;
                 fates.staying += 1;
                 states.push(*state);
             }

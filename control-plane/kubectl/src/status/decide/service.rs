@@ -104,13 +104,13 @@ fn take(
     ready: &BTreeMap<String, bool>,
     old: Option<&OldCopies>,
 ) {
-    let (spec, told) = (&binding.spec, &binding.status().conditions);
-    let pending = conditions::get(told, CONDITION);
+    let (spec, reported) = (&binding.spec, &binding.status().conditions);
+    let pending = conditions::get(reported, CONDITION);
     if pending.is_some_and(|it| it.reason == "JobCompleted") {
         return;
     }
     let pending = pending.filter(|it| it.status == conditions::TRUE);
-    let is_fenced = conditions::is_true(told, FENCED);
+    let is_fenced = conditions::is_true(reported, FENCED);
     let stops = |cluster: &str| {
         let here = pending.filter(|it| cluster_of(&it.message) == Some(cluster));
         here.and_then(|it| match it.reason.as_str() {

@@ -99,13 +99,13 @@ fn well() -> Vec<Cluster> {
 }
 
 #[test]
-fn an_old_copy_in_a_silent_cluster_is_told_until_its_agent_has_confirmed_that_it_is_gone() {
+fn an_old_copy_in_a_silent_cluster_is_reported_until_its_agent_has_confirmed_that_it_is_gone() {
     let clusters = vec![cluster("m1", "Unknown", &[]), cluster("m2", "True", &[])];
     let whole = snapshot(clusters, vec![binding("web", &[], None)]);
     let none = vec![work("web", "m2")];
     let left = vec![work("web", "m1"), none[0].clone()];
-    let told = "Two copies: 1 old copy not confirmed gone in m1 (silent): Deployment default/web. Only if two copies at once do harm, stop these (others there may be the only ones) with direct access to the cluster, which removes them when it is back; the first: kubectl --kubeconfig '<kubeconfig of m1>' scale deployment/web -n default --replicas=0\n";
-    for (works, is_told) in [
+    let reported = "Two copies: 1 old copy not confirmed gone in m1 (silent): Deployment default/web. Only if two copies at once do harm, stop these (others there may be the only ones) with direct access to the cluster, which removes them when it is back; the first: kubectl --kubeconfig '<kubeconfig of m1>' scale deployment/web -n default --replicas=0\n";
+    for (works, is_reported) in [
         (Ok(left), true),
         (Ok(none), false),
         (Err("no".to_owned()), false),
@@ -116,13 +116,13 @@ fn an_old_copy_in_a_silent_cluster_is_told_until_its_agent_has_confirmed_that_it
             ..whole.clone()
         });
         let text = print::table(&report, NOW.parse().unwrap());
-        assert_eq!(text.contains(told), is_told, "{text}");
+        assert_eq!(text.contains(reported), is_reported, "{text}");
         assert_eq!(text.contains("COULD NOT READ: no"), is_unread, "{text}");
     }
 }
 
 #[test]
-fn a_workload_that_waits_for_its_fence_is_told_when_its_old_copy_is_stopped() {
+fn a_workload_that_waits_for_its_fence_is_reported_when_its_old_copy_is_stopped() {
     let binding = binding("web", &[("EvictionPending", "True", FOR_FENCE)], None);
     let until = |seconds| format!("its copy may run until {seconds} s after the last renewal");
     let unsaid = "its agent has not said whether it fences".to_owned();
@@ -135,8 +135,8 @@ fn a_workload_that_waits_for_its_fence_is_told_when_its_old_copy_is_stopped() {
         let silent = vec![cluster("m1", "Unknown", &[]), cluster("m2", "True", &[])];
         for (clusters, expected) in [(silent, expected), (well(), None)] {
             let waiting = &decide(&snapshot(clusters, bindings.clone())).waiting[0];
-            let told = (waiting.at_most_seconds, waiting.stops_seconds);
-            assert_eq!(told, (expected, expected), "{message}");
+            let reported = (waiting.at_most_seconds, waiting.stops_seconds);
+            assert_eq!(reported, (expected, expected), "{message}");
         }
     }
 }
@@ -155,8 +155,8 @@ fn a_reason_is_cut_on_a_terminal_and_nowhere_else() {
 const LACKS: (&str, &str, &str) = (references::CONDITION, "True", references::NOT_PLACED);
 
 #[test]
-fn a_cluster_that_falls_silent_while_nobody_acts_is_not_told_to_be_ready() {
-    let told = |leader: Result<Option<Lease>, String>| {
+fn a_cluster_that_falls_silent_while_nobody_acts_is_not_reported_to_be_ready() {
+    let reported = |leader: Result<Option<Lease>, String>| {
         let snapshot = Snapshot {
             leader,
             ..snapshot(well(), vec![])
@@ -192,9 +192,9 @@ fn a_cluster_that_falls_silent_while_nobody_acts_is_not_told_to_be_ready() {
         ("there was none", Ok(None), silent, "NONE", 1),
         ("it cannot be read", unread, vec![], "could not be read", 1),
     ] {
-        let told = told(leader);
-        assert_eq!((told.0, told.2), (expected, code), "{what}");
-        assert!(told.1.contains(words), "{what}: {}", told.1);
+        let reported = reported(leader);
+        assert_eq!((reported.0, reported.2), (expected, code), "{what}");
+        assert!(reported.1.contains(words), "{what}: {}", reported.1);
     }
 }
 
@@ -224,22 +224,22 @@ fn a_cluster_that_is_ready_and_takes_nothing_needs_attention() {
             .conditions
             .push(read(condition));
         let report = decide(&snapshot(vec![odd], vec![]));
-        let told = report.not_well.first();
+        let reported = report.not_well.first();
         assert_eq!(
-            told.map(|it| it.reason.as_str()),
+            reported.map(|it| it.reason.as_str()),
             expected,
             "{kind}={status}"
         );
         assert_eq!(report.code(), u8::from(expected.is_some()));
-        if let Some(told) = told {
-            assert_eq!(told.ready, "True");
-            assert_eq!(told.since, "2026-01-01T00:07:00Z".parse().ok());
+        if let Some(reported) = reported {
+            assert_eq!(reported.ready, "True");
+            assert_eq!(reported.since, "2026-01-01T00:07:00Z".parse().ok());
         }
     }
 }
 
 #[test]
-fn what_becomes_of_a_workload_that_waits_is_told_with_its_time() {
+fn what_becomes_of_a_workload_that_waits_is_reported_with_its_time() {
     let grace = "m1 has x: it stays until 2026-01-01T00:10:26Z";
     let fence = "m1 has x: its copy may run until 400 s after the last renewal";
     for (other, reason, message, expected) in [
@@ -282,7 +282,7 @@ fn what_becomes_of_a_workload_that_waits_is_told_with_its_time() {
 }
 
 #[test]
-fn a_workload_that_has_to_leave_two_clusters_is_told_with_both() {
+fn a_workload_that_has_to_leave_two_clusters_is_reported_with_both() {
     let rule = "has taint x:NoExecute, which is tolerated for a limited time only: it stays";
     for (message, expected) in [
         (
@@ -351,7 +351,7 @@ fn binding_saying(reason: &str, message: &str) -> Arc<AnyBinding> {
 }
 
 #[test]
-fn credentials_that_end_and_were_not_renewed_are_told() {
+fn credentials_that_end_and_were_not_renewed_are_reported() {
     let lease = |begin: &str, end: &str| -> Lease {
         let renewed = "2026-01-01T00:09:58.000000Z";
         let report = AgentReport {
@@ -368,7 +368,7 @@ fn credentials_that_end_and_were_not_renewed_are_told() {
             "metadata": {"annotations": annotations}, "spec": {"renewTime": renewed},
         }))
     };
-    for (what, begin, end, told) in [
+    for (what, begin, end, reported) in [
         ("ended", "2025-01-01T00", "2025-12-31T00", true),
         ("ends", "2025-01-01T00", "2026-01-02T00", true),
         ("is far", "2025-01-01T00", "2027-01-01T00", false),
@@ -380,8 +380,8 @@ fn credentials_that_end_and_were_not_renewed_are_told() {
             leases: Ok(BTreeMap::from([("m1".to_owned(), lease)])),
             ..snapshot(well(), vec![])
         });
-        assert_eq!(report.expires.len(), usize::from(told), "{what}");
-        assert_eq!(report.code(), u8::from(told), "{what}");
+        assert_eq!(report.expires.len(), usize::from(reported), "{what}");
+        assert_eq!(report.code(), u8::from(reported), "{what}");
     }
 }
 
@@ -458,7 +458,7 @@ Deployment default/web   StoppedByThreshold   4m0s    -      waits because too m
 }
 
 #[test]
-fn what_cannot_be_read_for_one_reason_is_told_in_one_line() {
+fn what_cannot_be_read_for_one_reason_is_reported_in_one_line() {
     let gone = "ServiceError: client error (Connect): deadline has elapsed";
     let unread = [
         format!("list clusters: {gone}"),

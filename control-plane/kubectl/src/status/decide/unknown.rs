@@ -34,9 +34,9 @@ pub(super) fn of_silent(binding: &AnyBinding, silent: &BTreeSet<String>) -> Opti
     if let Some(applied) = applied {
         let stays = conditions::get(conditions, explain::CONDITION);
         let stays = stays.filter(|it| STAYS.contains(&it.reason.as_str()));
-        let told = Waiting::of(title(binding), stays.unwrap_or(applied));
+        let reported = Waiting::of(title(binding), stays.unwrap_or(applied));
         let since = Some(applied.last_transition_time.0);
-        return Some(Waiting { since, ..told });
+        return Some(Waiting { since, ..reported });
     }
     (!on.is_empty()).then(|| Waiting {
         workload: title(binding),

@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_agent_starts_again_and_what_loses_its_storage_is_told_before_it_is_stopped() {
+    fn what_an_agent_starts_again_and_what_loses_its_storage_is_reported_before_it_is_stopped() {
         let (agent, claims) = ("and its agent until then", "loses its claims");
         for (workloads, is_restarted, loses) in [
             ("Deployment a/web|ReplicaSet a/api", false, false),
@@ -409,9 +409,9 @@ mod tests {
             ("StatefulSet a/db|Tenant acme", true, true),
         ] {
             let workloads: Vec<String> = workloads.split('|').map(str::to_owned).collect();
-            let told = caveats(&workloads);
-            let found = (told.contains(agent), told.contains(claims));
-            assert_eq!(found, (is_restarted, loses), "{told}");
+            let reported = caveats(&workloads);
+            let found = (reported.contains(agent), reported.contains(claims));
+            assert_eq!(found, (is_restarted, loses), "{reported}");
         }
     }
 }

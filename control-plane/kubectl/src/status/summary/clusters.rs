@@ -240,7 +240,7 @@ fn parts(fates: &Fates) -> Vec<String> {
 
 /// Returns the numbers of workloads by the reason for which they wait.
 pub(super) fn by_reason(counts: &BTreeMap<String, usize>, thing: &str) -> Vec<String> {
-    let told = counts.iter().enumerate().map(|(at, (reason, number))| {
+    let reported = counts.iter().enumerate().map(|(at, (reason, number))| {
         let (one, more) = verbs(reason);
         let who = if at == 0 {
             count(*number, thing)
@@ -249,7 +249,7 @@ pub(super) fn by_reason(counts: &BTreeMap<String, usize>, thing: &str) -> Vec<St
         };
         format!("{who} {}", if *number == 1 { one } else { more })
     });
-    told.collect()
+    reported.collect()
 }
 
 /// Returns what one workload, and several, do for a reason.

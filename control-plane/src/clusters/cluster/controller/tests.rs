@@ -26,7 +26,8 @@ async fn stand() -> (Stand, Arc<Cluster>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_keeps_a_cluster_from_getting_its_taints_is_told_unless_it_has_changed_meanwhile() {
+async fn what_keeps_a_cluster_from_getting_its_taints_is_reported_unless_it_has_changed_meanwhile()
+{
     for (code, reason, _) in REFUSALS {
         let (stand, cluster) = stand().await;
         let refused = refusal(code, reason, "m1");
@@ -37,9 +38,9 @@ async fn what_keeps_a_cluster_from_getting_its_taints_is_told_unless_it_has_chan
         let is_conflict = code == 409;
         let expected = is_conflict.then_some(Next::Again);
         assert_eq!(kept.ok(), expected, "{code}");
-        let told = [("m1".to_owned(), "TaintClusterFailed".to_owned())];
-        let told = if is_conflict { &[][..] } else { &told };
-        assert_eq!(stand.api.told().await, told, "{code}");
+        let reported = [("m1".to_owned(), "TaintClusterFailed".to_owned())];
+        let reported = if is_conflict { &[][..] } else { &reported };
+        assert_eq!(stand.api.reported().await, reported, "{code}");
     }
 }
 
@@ -59,7 +60,7 @@ async fn an_execution_namespace_is_created_with_the_label_of_the_system() {
 
 #[tokio::test(start_paused = true)]
 async fn an_execution_namespace_that_is_there_already_is_no_failure() {
-    for (code, reason, told) in [
+    for (code, reason, reported) in [
         (409, "AlreadyExists", None),
         (403, "Forbidden", Some("CreateExecutionSpaceFailed")),
         (404, "NotFound", Some("CreateExecutionSpaceFailed")),
@@ -68,9 +69,9 @@ async fn an_execution_namespace_that_is_there_already_is_no_failure() {
         let refused = refusal(code, reason, "karmada-es-m1");
         stand.api.answer(Method::POST, "/namespaces", code, refused);
         let housed = ensure_namespace(&stand.fleet, &cluster).await;
-        assert_eq!(housed.is_ok(), told.is_none(), "{code}");
-        let events = stand.api.told().await;
+        assert_eq!(housed.is_ok(), reported.is_none(), "{code}");
+        let events = stand.api.reported().await;
         let reason = events.first().map(|it| &*it.1);
-        assert_eq!(reason, told, "{code}");
+        assert_eq!(reason, reported, "{code}");
     }
 }

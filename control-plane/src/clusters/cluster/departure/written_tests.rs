@@ -96,21 +96,21 @@ async fn bound(
 }
 
 /// Takes the next step in the removal of the cluster, and returns when to go on.
-async fn step(stand: &Stand, told: &DeletionWaits) -> Result<Next, ApiError> {
+async fn step(stand: &Stand, reported: &DeletionWaits) -> Result<Next, ApiError> {
     let cluster = stand.fleet.clusters.get(None, "m1").unwrap();
-    see_off(&stand.fleet, &cluster, told).await
+    see_off(&stand.fleet, &cluster, reported).await
 }
 
 #[tokio::test(start_paused = true)]
 async fn works_that_no_agent_sees_to_any_more_are_let_go_of() {
     let stand = stand("False").await;
-    let told = DeletionWaits::default();
-    let next = step(&stand, &told).await.unwrap();
+    let reported = DeletionWaits::default();
+    let next = step(&stand, &reported).await.unwrap();
     assert_eq!(next, Next::Again);
     assert_eq!(methods(&stand, "a"), [Method::DELETE]);
     pass(1).await;
     stand.api.forget();
-    let next = step(&stand, &told).await.unwrap();
+    let next = step(&stand, &reported).await.unwrap();
     assert_eq!(next, Next::Again);
     let writes = stand.api.writes();
     let [(Method::PATCH, path, body)] = &writes[..] else {
@@ -140,9 +140,9 @@ async fn a_cluster_that_is_not_ready_leaves_although_its_agent_lives() {
     // The member's API answers with errors or not at all, or refuses the credentials.
     for ready in ["False", "Unknown"] {
         let stand = stand(ready).await;
-        let told = DeletionWaits::default();
+        let reported = DeletionWaits::default();
         for _ in 0..5 {
-            step(&stand, &told).await.unwrap();
+            step(&stand, &reported).await.unwrap();
             take_hold(&stand);
             pass(1).await;
         }
@@ -192,11 +192,11 @@ async fn the_work_of_a_copy_that_two_of_must_not_run_is_let_go_of_once_its_agent
         if !is_listed {
             stand.api.hide("resourcebindings", "shop", "web-deployment");
         }
-        let told = DeletionWaits::default();
+        let reported = DeletionWaits::default();
         for (later, is_let_go) in [(5, false), (300, true)] {
             pass(later).await;
             assert_eq!(stand.binding("web-deployment").is_some(), is_listed);
-            step(&stand, &told).await.unwrap();
+            step(&stand, &reported).await.unwrap();
             // Without that Work nothing holds the copy in m2 back.
             let writes = stand.api.writes();
             let context = format!("{later} {is_listed}: {writes:?}");
@@ -208,11 +208,11 @@ async fn the_work_of_a_copy_that_two_of_must_not_run_is_let_go_of_once_its_agent
 #[tokio::test(start_paused = true)]
 async fn a_cluster_that_waits_for_copies_to_stop_themselves_says_so() {
     let stand = Stand::followed(fenced(600)).await;
-    let told = DeletionWaits::default();
-    step(&stand, &told).await.unwrap();
-    assert_eq!(stand.api.told().await, [], "it takes a while");
+    let reported = DeletionWaits::default();
+    step(&stand, &reported).await.unwrap();
+    assert_eq!(stand.api.reported().await, [], "it takes a while");
     pass(150).await;
-    step(&stand, &told).await.unwrap();
+    step(&stand, &reported).await.unwrap();
     let events = stand.api.events().await;
     let [(about, reason, message)] = &events[..] else {
         panic!("{events:?}");
@@ -250,7 +250,7 @@ async fn works_of_a_cluster_with_an_agent_are_deleted() {
     let writes = stand.api.writes();
     let writes: Vec<_> = writes.iter().map(|it| (&it.0, &*it.1)).collect();
     assert_eq!(writes, [(&Method::DELETE, &*format!("{WORKS}/a"))]);
-    assert_eq!(stand.api.told().await, []);
+    assert_eq!(stand.api.reported().await, []);
 }
 
 #[tokio::test(start_paused = true)]
@@ -279,7 +279,7 @@ async fn what_a_policy_preserves_stays_in_a_cluster_that_leaves_although_its_wor
 }
 
 #[tokio::test(start_paused = true)]
-async fn that_works_cannot_be_removed_is_told() {
+async fn that_works_cannot_be_removed_is_reported() {
     for (ready, method) in [
         ("False", Method::PATCH),
         ("False", Method::DELETE),
@@ -296,9 +296,13 @@ async fn that_works_cannot_be_removed_is_told() {
             stand.api.answer(method.clone(), "/works/a", code, refused);
             let next = step(&stand, &DeletionWaits::default()).await;
             assert_eq!(next.is_ok(), is_usual, "{ready} {method} {code}");
-            let told = [("m1".to_owned(), "RemoveExecutionSpaceFailed".to_owned())];
-            let expected = if is_usual { &[][..] } else { &told };
-            assert_eq!(stand.api.told().await, expected, "{ready} {method} {code}");
+            let reported = [("m1".to_owned(), "RemoveExecutionSpaceFailed".to_owned())];
+            let expected = if is_usual { &[][..] } else { &reported };
+            assert_eq!(
+                stand.api.reported().await,
+                expected,
+                "{ready} {method} {code}"
+            );
         }
     }
 }
@@ -332,12 +336,12 @@ async fn a_cluster_that_leaves_says_what_it_waits_for_once_that_takes_long() {
         stand
             .api
             .answer(Method::DELETE, "/works/there", 200, work("there", None));
-        let told = DeletionWaits::default();
-        let next = step(&stand, &told).await.unwrap();
+        let reported = DeletionWaits::default();
+        let next = step(&stand, &reported).await.unwrap();
         assert_eq!(next, Next::After(DELETION_RETRY));
-        assert_eq!(stand.api.told().await, [], "{expected}");
+        assert_eq!(stand.api.reported().await, [], "{expected}");
         pass(patience).await;
-        step(&stand, &told).await.unwrap();
+        step(&stand, &reported).await.unwrap();
         let events = stand.api.events().await;
         let [(about, reason, message)] = &events[..] else {
             panic!("{expected}: {events:?}");
@@ -398,9 +402,9 @@ async fn a_namespace_whose_deletion_is_refused_is_not_said_to_wait_for_works() {
     stand
         .api
         .answer(Method::DELETE, "/namespaces/karmada-es-m1", 403, refused);
-    let told = DeletionWaits::default();
+    let reported = DeletionWaits::default();
     for _ in 0..3 {
-        _ = step(&stand, &told).await;
+        _ = step(&stand, &reported).await;
         pass(90).await;
     }
     let events = stand.api.events().await;
@@ -414,21 +418,21 @@ async fn a_dead_cluster_leaves_although_one_list_lacked_a_work() {
         let stand = lacking("False", deletion).await;
         stand.api.show_again("works", "karmada-es-m1", "a");
         stand.api.forget();
-        let told = DeletionWaits::default();
+        let reported = DeletionWaits::default();
         for minute in 0..10 {
             // What keeps the watch of a real server from being silent.
             stand.api.put("works", work("other", None));
             stand.api.delete("works", "karmada-es-m1", "other");
             pass(60).await;
-            step(&stand, &told).await.unwrap();
+            step(&stand, &reported).await.unwrap();
             if !stand.fleet.works.list().is_empty() {
                 break;
             }
             assert!(minute < 9, "{deletion:?}: the Work is not seen");
         }
-        step(&stand, &told).await.unwrap();
+        step(&stand, &reported).await.unwrap();
         pass(1).await;
-        step(&stand, &told).await.unwrap();
+        step(&stand, &reported).await.unwrap();
         let writes = stand.api.writes();
         let freed = |(method, path, _): &(Method, String, _)| {
             *method == Method::PATCH && path.ends_with("/works/a")
@@ -477,8 +481,12 @@ async fn a_work_about_which_nothing_can_be_decided_keeps_no_other_in_a_cluster_t
     }
     assert_eq!(methods(&stand, "a"), Vec::<Method>::new());
     assert_eq!(methods(&stand, "b"), [Method::DELETE]);
-    let told = stand.api.told().await;
-    assert!(told.iter().any(|it| it.1 == "RemoveExecutionSpaceFailed"));
+    let reported = stand.api.reported().await;
+    assert!(
+        reported
+            .iter()
+            .any(|it| it.1 == "RemoveExecutionSpaceFailed")
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -506,11 +514,11 @@ async fn what_a_policy_preserves_stays_although_a_list_lacked_the_binding() {
     // An API server that has just started does not serve the kind yet.
     let (path, unserved) = ("/web-deployment", refusal(404, "NotFound", ""));
     stand.api.answer(Method::GET, path, 404, unserved);
-    let told = DeletionWaits::default();
-    assert!(step(&stand, &told).await.is_err(), "nobody knows");
+    let reported = DeletionWaits::default();
+    assert!(step(&stand, &reported).await.is_err(), "nobody knows");
     assert_eq!(methods(&stand, "a"), Vec::<Method>::new());
     stand.api.answer_truly();
-    step(&stand, &told).await.unwrap();
+    step(&stand, &reported).await.unwrap();
     assert_eq!(methods(&stand, "a"), [Method::PATCH, Method::DELETE]);
 }
 
@@ -546,21 +554,21 @@ async fn a_work_that_its_binding_removes_is_left_to_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_work_that_was_told_to_stay_while_the_policy_was_read_is_not_told_otherwise() {
+async fn a_work_that_was_reported_to_stay_while_the_policy_was_read_is_not_reported_otherwise() {
     let mut placed = placed();
     placed["metadata"]["uid"] = json!("w");
     let policy = ("propagationpolicies", policy());
     let stand = bound(claimed(binding()), placed.clone(), [policy]).await;
     let (path, slow) = ("/propagationpolicies/web", Duration::from_secs(2));
     stand.api.delay(Method::GET, path, slow);
-    let told = DeletionWaits::default();
+    let reported = DeletionWaits::default();
     // Another client says meanwhile that the object stays, and the cache shows that.
     placed["spec"]["preserveResourcesOnDeletion"] = json!(true);
     let other = async {
         pass(1).await;
         stand.api.put("works", placed);
     };
-    let (stepped, ()) = tokio::join!(step(&stand, &told), other);
+    let (stepped, ()) = tokio::join!(step(&stand, &reported), other);
     stepped.unwrap();
     let work = stand.api.object("works", "karmada-es-m1", "a").unwrap();
     let is_deleted = !work["metadata"]["deletionTimestamp"].is_null();

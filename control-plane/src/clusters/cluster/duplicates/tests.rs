@@ -47,7 +47,7 @@ fn said(stand: &Stand, name: &str) -> Option<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_cluster_that_came_later_is_told_and_the_id_of_the_first_is_recorded() {
+async fn the_cluster_that_came_later_is_reported_and_the_id_of_the_first_is_recorded() {
     let (stand, identities, _) = stand(vec![
         ("clusters", cluster("a", "x", 1)),
         ("clusters", cluster("b", "x", 2)),
@@ -69,8 +69,8 @@ async fn the_cluster_that_came_later_is_told_and_the_id_of_the_first_is_recorded
     check(&stand, &identities, "b").await.unwrap();
     assert_eq!(said(&stand, "b").as_deref(), Some("False"));
     assert_eq!(stand.api.writes().len(), 1, "nothing is recorded for it");
-    let told = [("b".to_owned(), "DuplicateRegistration".to_owned())];
-    assert_eq!(stand.api.told().await, told);
+    let reported = [("b".to_owned(), "DuplicateRegistration".to_owned())];
+    assert_eq!(stand.api.reported().await, reported);
 }
 
 #[tokio::test(start_paused = true)]
@@ -83,7 +83,7 @@ async fn that_a_cluster_is_the_only_one_again_is_written_and_warns_nobody() {
     let (stand, identities, _) = stand(vec![("clusters", refused)]).await;
     check(&stand, &identities, "b").await.unwrap();
     assert_eq!(said(&stand, "b").as_deref(), Some("True"));
-    assert_eq!(stand.api.told().await, []);
+    assert_eq!(stand.api.reported().await, []);
 }
 
 #[tokio::test(start_paused = true)]
@@ -103,7 +103,7 @@ async fn a_write_that_comes_too_late_is_none_and_one_that_is_refused_is_tried_ag
             stand.api.answer(Method::PATCH, path, code, refused);
             let looked = check(&stand, &identities, name).await;
             assert_eq!(looked.is_ok(), is_usual, "{path} {code}");
-            assert_eq!(stand.api.told().await, [], "{path} {code}");
+            assert_eq!(stand.api.reported().await, [], "{path} {code}");
         }
     }
 }

@@ -73,19 +73,19 @@ async fn a_silent_cluster_is_reported_once_when_its_grace_is_over_and_its_lease_
         reads(&stand, "/leases") > 5,
         "the API is asked all the time"
     );
-    assert_eq!(stand.api.told().await.len(), 1);
+    assert_eq!(stand.api.reported().await.len(), 1);
     pass(300).await;
     assert_eq!(silent(&stand), ["m1"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn that_an_agent_lives_and_does_not_renew_its_lease_is_told() {
+async fn that_an_agent_lives_and_does_not_renew_its_lease_is_reported() {
     let stand = of_one().await;
     for (what, expected) in [("it fell silent", 0), ("its status came again", 1)] {
         pass(45).await;
-        let told = stand.api.told().await;
-        let told = told.iter().filter(|it| it.1 == "LeaseNotRenewed");
-        assert_eq!(told.count(), expected, "{what}");
+        let reported = stand.api.reported().await;
+        let reported = reported.iter().filter(|it| it.1 == "LeaseNotRenewed");
+        assert_eq!(reported.count(), expected, "{what}");
         stand.api.put("clusters", cluster("m1", "Pull"));
     }
 }

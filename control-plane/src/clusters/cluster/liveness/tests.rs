@@ -49,7 +49,7 @@ fn a_cluster_that_reports_and_then_falls_silent_is_due_after_the_monitor_grace()
     let renewal = |s: i64| Timestamp::from_second(s).ok();
     let mut tracker = LivenessTracker::new(GRACES, start);
     let is_new = tracker.cluster("m", None, Duration::ZERO, start);
-    assert!(is_new, "its lease is to be told again");
+    assert!(is_new, "its lease is to be reported again");
     let next = tracker.next_timer();
     assert_eq!(next, Some(second(59)), "nothing was heard yet");
     tracker.lease("m", renewal(2), second(2));

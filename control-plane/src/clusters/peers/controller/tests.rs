@@ -42,8 +42,8 @@ fn asked(stand: &Stand, agent: &str) -> Vec<(String, String)> {
 /// Returns status and reason of `SeenByPeers`.
 fn seen(stand: &Stand, name: &str) -> (String, String) {
     let cluster = stand.fleet.clusters.get(None, name).unwrap();
-    let told = cluster.condition(SEEN_BY_PEERS).unwrap();
-    (told.status.clone(), told.reason.clone())
+    let reported = cluster.condition(SEEN_BY_PEERS).unwrap();
+    (reported.status.clone(), reported.reason.clone())
 }
 
 fn says(status: &str, reason: &str) -> (String, String) {
@@ -101,20 +101,20 @@ async fn a_cluster_is_lost_when_two_have_lost_it_and_seen_when_one_sees_it() {
     assert_eq!(seen(&stand, "m1"), says("True", "Reached"));
     set(&stand, "m1", READY, "Unknown", "ClusterStatusUnknown");
     report(&stand, "m2", "m1", Reach::Lost).await;
-    let told = seen(&stand, "m1");
-    assert_eq!(told, says("True", "Reached"), "one changes nothing");
+    let reported = seen(&stand, "m1");
+    assert_eq!(reported, says("True", "Reached"), "one changes nothing");
     report(&stand, "m3", "m1", Reach::Lost).await;
     assert_eq!(seen(&stand, "m1"), says("False", "NotReached"));
-    let told = ("m1".to_owned(), "LostByPeers".to_owned());
-    assert_eq!(stand.api.told().await, std::slice::from_ref(&told));
+    let reported = ("m1".to_owned(), "LostByPeers".to_owned());
+    assert_eq!(stand.api.reported().await, std::slice::from_ref(&reported));
     stand.api.forget();
     pass(200).await;
     // It stays lost, and that is written once.
     assert_eq!(stand.api.writes(), []);
     report(&stand, "m2", "m1", Reach::Reached).await;
     assert_eq!(seen(&stand, "m1"), says("True", "Reached"));
-    let told = ("m1".to_owned(), "SeenByPeers".to_owned());
-    assert_eq!(stand.api.told().await, [told]);
+    let reported = ("m1".to_owned(), "SeenByPeers".to_owned());
+    assert_eq!(stand.api.reported().await, [reported]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -157,7 +157,7 @@ async fn a_cluster_that_joins_is_watched_and_its_operator_may_name_another_addre
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_asked_unless_it_is_on_and_what_was_told_before_is_taken_back() {
+async fn nothing_is_asked_unless_it_is_on_and_what_was_reported_before_is_taken_back() {
     let mut former = member("m1");
     former["metadata"]["annotations"] =
         json!({PEERS: r#"[{"name": "m2", "address": "https://a"}]"#});

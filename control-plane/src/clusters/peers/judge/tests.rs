@@ -257,29 +257,41 @@ fn a_witness_that_has_lost_all_of_several_peers_is_cut_off_itself_if_one_of_them
 
 #[test]
 fn the_trouble_of_a_cluster_begins_when_it_is_not_ready_or_was_lost_after_that() {
-    let told = |kind: &str, status: &str, second| {
-        let mut told = condition(kind, status, "R");
-        told["lastTransitionTime"] = json!(at(second).to_string());
-        told
+    let reported = |kind: &str, status: &str, second| {
+        let mut reported = condition(kind, status, "R");
+        reported["lastTransitionTime"] = json!(at(second).to_string());
+        reported
     };
     for (conditions, expected) in [
         (json!([]), None),
-        (json!([told(READY, "True", 7)]), None),
+        (json!([reported(READY, "True", 7)]), None),
         (
-            json!([told(READY, "True", 7), told(SEEN_BY_PEERS, "False", 5)]),
+            json!([
+                reported(READY, "True", 7),
+                reported(SEEN_BY_PEERS, "False", 5)
+            ]),
             None,
         ),
-        (json!([told(READY, "False", 7)]), Some(7)),
+        (json!([reported(READY, "False", 7)]), Some(7)),
         (
-            json!([told(READY, "Unknown", 7), told(SEEN_BY_PEERS, "True", 5)]),
+            json!([
+                reported(READY, "Unknown", 7),
+                reported(SEEN_BY_PEERS, "True", 5)
+            ]),
             Some(7),
         ),
         (
-            json!([told(READY, "Unknown", 7), told(SEEN_BY_PEERS, "False", 5)]),
+            json!([
+                reported(READY, "Unknown", 7),
+                reported(SEEN_BY_PEERS, "False", 5)
+            ]),
             Some(5),
         ),
         (
-            json!([told(READY, "Unknown", 7), told(SEEN_BY_PEERS, "False", 9)]),
+            json!([
+                reported(READY, "Unknown", 7),
+                reported(SEEN_BY_PEERS, "False", 9)
+            ]),
             Some(7),
         ),
     ] {

@@ -17,7 +17,7 @@ async fn stand() -> (Stand, Arc<Cluster>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_taint_is_told_of_the_cluster_and_of_the_policies_that_want_it() {
+async fn a_refused_taint_is_reported_of_the_cluster_and_of_the_policies_that_want_it() {
     let (stand, cluster) = stand().await;
     let refused = taint("a", "PreferNoSchedule");
     let outcome = Outcome {
@@ -32,11 +32,11 @@ async fn a_refused_taint_is_told_of_the_cluster_and_of_the_policies_that_want_it
     let error = kube::Error::Api(Box::new(serde_json::from_value(status).unwrap()));
     report_refused(&stand.fleet, &cluster, &outcome, &refused, &error);
     let expected = ["m1", "one"].map(|it| (it.to_owned(), "TaintRefused".to_owned()));
-    assert_eq!(stand.api.told().await, expected);
+    assert_eq!(stand.api.reported().await, expected);
 }
 
 #[tokio::test(start_paused = true)]
-async fn that_policies_are_left_out_is_told_of_the_cluster() {
+async fn that_policies_are_left_out_is_reported_of_the_cluster() {
     let (stand, cluster) = stand().await;
     let outcome = Outcome {
         left_out: ["one".to_owned(), "two".to_owned()].into(),
@@ -92,7 +92,8 @@ async fn only_a_policy_that_the_api_does_not_have_is_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_policy_cannot_mean_is_told_once_for_each_of_its_versions_and_its_taints_are_told() {
+async fn what_a_policy_cannot_mean_is_reported_once_for_each_of_its_versions_and_its_taints_are_reported()
+ {
     let mut stand = Stand::new([("clusters", conditioned("False", 0))]);
     start(&stand.fleet, &mut stand.tasks);
     stand.follow().await;
@@ -111,9 +112,9 @@ async fn what_a_policy_cannot_mean_is_told_once_for_each_of_its_versions_and_its
         pass(5).await;
     }
     let events = stand.api.events().await;
-    let told = |reason: &str| events.iter().filter(|it| it.1 == reason).count();
-    assert_eq!(told("InvalidClusterTaintPolicy"), 2, "{events:?}");
-    assert_eq!(told("TaintClusterSucceed"), 1, "{events:?}");
+    let reported = |reason: &str| events.iter().filter(|it| it.1 == reason).count();
+    assert_eq!(reported("InvalidClusterTaintPolicy"), 2, "{events:?}");
+    assert_eq!(reported("TaintClusterSucceed"), 1, "{events:?}");
 }
 
 /// Returns a cluster whose condition Ready has had the given status since the given minute.
@@ -183,7 +184,7 @@ async fn a_change_that_was_seen_breaks_no_window_and_taints_go_with_the_conditio
 }
 
 #[tokio::test(start_paused = true)]
-async fn that_somebody_took_off_a_taint_of_a_policy_is_told_once() {
+async fn that_somebody_took_off_a_taint_of_a_policy_is_reported_once() {
     let stand = tainting(30).await;
     pass(60).await;
     assert_eq!(taints(&stand).await.len(), 1);
@@ -191,13 +192,13 @@ async fn that_somebody_took_off_a_taint_of_a_policy_is_told_once() {
     report(&stand, "False", 0, &[]);
     pass(600).await;
     assert_eq!(taints(&stand).await, []);
-    let told = stand.api.told().await;
-    let withdrawn = told.iter().filter(|it| it.1 == "TaintWithdrawn");
-    assert_eq!(withdrawn.count(), 1, "{told:?}");
+    let reported = stand.api.reported().await;
+    let withdrawn = reported.iter().filter(|it| it.1 == "TaintWithdrawn");
+    assert_eq!(withdrawn.count(), 1, "{reported:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_taint_that_cannot_be_written_is_told_of_the_cluster_and_tried_again() {
+async fn a_taint_that_cannot_be_written_is_reported_of_the_cluster_and_tried_again() {
     for (code, reason, name) in [
         (403, "Forbidden", "m1"),
         // Nothing says that it is the taint which the API does not take.
@@ -210,10 +211,13 @@ async fn a_taint_that_cannot_be_written_is_told_of_the_cluster_and_tried_again()
         let method = http::Method::PATCH;
         stand.api.answer(method, "/clusters/m1", code, refused);
         pass(60).await;
-        let told = stand.api.told().await;
-        assert!(!told.is_empty(), "{code}");
+        let reported = stand.api.reported().await;
+        assert!(!reported.is_empty(), "{code}");
         let expected = ("m1".to_owned(), "TaintClusterFailed".to_owned());
-        assert!(told.iter().all(|it| *it == expected), "{code} {told:?}");
+        assert!(
+            reported.iter().all(|it| *it == expected),
+            "{code} {reported:?}"
+        );
         stand.api.answer_truly();
         pass(600).await;
         assert_eq!(taints(&stand).await.len(), 1, "{code}");

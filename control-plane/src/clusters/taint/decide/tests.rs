@@ -513,8 +513,8 @@ fn an_outcome_is_written_if_taints_or_the_record_change() {
 }
 
 #[test]
-fn policies_that_are_not_followed_are_told_of_when_there_are_more_or_fewer() {
-    for (left_out, told, expected) in [
+fn policies_that_are_not_followed_are_reported_of_when_there_are_more_or_fewer() {
+    for (left_out, reported, expected) in [
         (&[][..], None, false),
         (&[], Some(0), false),
         (&[], Some(1), false),
@@ -528,7 +528,7 @@ fn policies_that_are_not_followed_are_told_of_when_there_are_more_or_fewer() {
             left_out: left_out.iter().map(|it| (*it).to_owned()).collect(),
             ..Outcome::default()
         };
-        let is_new = outcome.leaves_out_others(told);
-        assert_eq!(is_new, expected, "{left_out:?} {told:?}");
+        let is_new = outcome.leaves_out_others(reported);
+        assert_eq!(is_new, expected, "{left_out:?} {reported:?}");
     }
 }

@@ -54,11 +54,11 @@ async fn an_application_that_is_unhealthy_for_longer_than_tolerated_moves_once()
     assert_eq!(placements(&stand), [Value::Null; 0]);
     pass(10).await;
     assert_eq!(placements(&stand), [json!([{"name": "m2", "replicas": 2}])]);
-    let told = stand.api.told().await;
+    let reported = stand.api.reported().await;
     for reason in ["WaitingForToleration", "ApplicationMoved"] {
-        let told_of = told.iter().filter(|it| it.1 == reason);
-        let about: Vec<&str> = told_of.map(|it| &*it.0).collect();
-        assert_eq!(about, ["web-deployment", "web"], "{told:?}");
+        let reported_of = reported.iter().filter(|it| it.1 == reason);
+        let about: Vec<&str> = reported_of.map(|it| &*it.0).collect();
+        assert_eq!(about, ["web-deployment", "web"], "{reported:?}");
     }
     pass(120).await;
     assert_eq!(placements(&stand).len(), 1);
@@ -84,7 +84,7 @@ async fn a_binding_that_was_made_again_is_unhealthy_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn that_the_health_is_not_known_because_an_update_is_refused_is_told() {
+async fn that_the_health_is_not_known_because_an_update_is_refused_is_reported() {
     let stand = stand(unhealthy()).await;
     pass(20).await;
     let put = |report: Value| {
@@ -92,16 +92,16 @@ async fn that_the_health_is_not_known_because_an_update_is_refused_is_told() {
         binding["status"]["aggregatedStatus"] = json!([report]);
         stand.api.put("resourcebindings", binding);
     };
-    let told = || {
+    let reported = || {
         let binding = stand.api.binding("web-deployment");
-        let told = &binding["status"]["conditions"][0];
-        ["status", "reason"].map(|field| told[field].as_str().unwrap().to_owned())
+        let reported = &binding["status"]["conditions"][0];
+        ["status", "reason"].map(|field| reported[field].as_str().unwrap().to_owned())
     };
     put(json!({"clusterName": "m1", "health": "Unknown", "appliedMessage": "denied"}));
     pass(300).await;
     assert_eq!(placements(&stand), [Value::Null; 0]);
-    assert_eq!(told(), ["True", "UpdateNotApplied"]);
-    let events = stand.api.told().await;
+    assert_eq!(reported(), ["True", "UpdateNotApplied"]);
+    let events = stand.api.reported().await;
     let warned = events.iter().filter(|it| it.1 == "UpdateNotApplied");
     assert_eq!(
         warned.count(),
@@ -110,7 +110,7 @@ async fn that_the_health_is_not_known_because_an_update_is_refused_is_told() {
     );
     put(json!({"clusterName": "m1", "applied": true, "health": "Unknown"}));
     pass(5).await;
-    assert_eq!(told(), ["False", "ApplicationRecovered"]);
+    assert_eq!(reported(), ["False", "ApplicationRecovered"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -120,7 +120,7 @@ async fn an_update_that_is_refused_of_a_copy_that_was_well_says_nothing_of_its_h
         json!([{"clusterName": "m1", "health": "Unknown", "appliedMessage": "denied"}]);
     let stand = stand(refused).await;
     pass(120).await;
-    assert!(stand.api.told().await.is_empty());
+    assert!(stand.api.reported().await.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -157,7 +157,7 @@ async fn a_move_is_written_with_the_new_placement_and_other_schedulers_place_wha
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_move_that_comes_too_late_is_planned_anew_and_one_that_is_refused_is_told() {
+async fn a_move_that_comes_too_late_is_planned_anew_and_one_that_is_refused_is_reported() {
     for (code, reason, is_overtaken) in REFUSALS {
         let stand = stand(unhealthy()).await;
         let refused = refusal(code, reason, "web-deployment");
@@ -166,11 +166,11 @@ async fn a_move_that_comes_too_late_is_planned_anew_and_one_that_is_refused_is_t
         let (method, path) = (Method::PATCH, "/web-deployment");
         stand.api.answer(method, path, code, refused);
         pass(10).await;
-        let told = stand.api.told().await;
-        let is_told = told
+        let reported = stand.api.reported().await;
+        let is_reported = reported
             .iter()
             .any(|it| it.1 == "EvictWorkloadFromClusterFailed");
-        assert_eq!(is_told, !is_overtaken, "{code}: {told:?}");
+        assert_eq!(is_reported, !is_overtaken, "{code}: {reported:?}");
     }
 }
 
@@ -195,9 +195,12 @@ async fn one_whose_cluster_is_not_ready_when_the_queue_comes_to_it_stays() {
     stand.api.put("clusters", silent);
     pass(60).await;
     assert_eq!(placements(&stand), [Value::Null; 0]);
-    let told = stand.api.told().await;
+    let reported = stand.api.reported().await;
     for reason in ["Paused", "ClusterNotReady"] {
-        assert!(told.iter().any(|it| it.1 == reason), "{reason}: {told:?}");
+        assert!(
+            reported.iter().any(|it| it.1 == reason),
+            "{reason}: {reported:?}"
+        );
     }
 }
 
@@ -222,10 +225,10 @@ async fn one_that_stays_because_its_policy_asks_for_time_or_no_failover_any_more
         begin(&mut stand).await;
         pass(60).await;
         assert_eq!(!placements(&stand).is_empty(), leaves, "{says}");
-        let told = stand.api.told().await;
-        let is_told = told
+        let reported = stand.api.reported().await;
+        let is_reported = reported
             .iter()
             .any(|it| it.1 == "EvictWorkloadFromClusterFailed");
-        assert_eq!(is_told, !leaves, "{says}: {told:?}");
+        assert_eq!(is_reported, !leaves, "{says}: {reported:?}");
     }
 }

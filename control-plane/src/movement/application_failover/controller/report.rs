@@ -52,20 +52,20 @@ impl Applications {
         let moved = moved.map(FailoverState::Left);
         let state = moved.or(state).or_else(|| match was_reported {
             _ if is_said => None,
-            told if history.to_publish(told).is_some() => {
-                history.to_publish(told).cloned().map(FailoverState::Left)
-            }
-            Some(told) if is_not_followed(told) => Some(FailoverState::Followed),
-            Some(told) if told.status == "True" => Some(FailoverState::Recovered),
+            reported if history.to_publish(reported).is_some() => history
+                .to_publish(reported)
+                .cloned()
+                .map(FailoverState::Left),
+            Some(reported) if is_not_followed(reported) => Some(FailoverState::Followed),
+            Some(reported) if reported.status == "True" => Some(FailoverState::Recovered),
             _ => None,
         });
         if let Some(state) = state {
             self.report_change(case, &state, was_reported).await?;
             // A report that fails leaves the move to be reported.
-            let is_told =
-                |moved: &mut Move| matches!(&state, FailoverState::Left(told) if told == moved);
+            let is_reported = |moved: &mut Move| matches!(&state, FailoverState::Left(reported) if reported == moved);
             if let Some(known) = self.known.lock().get_mut(case.key) {
-                known.moved.take_if(is_told);
+                known.moved.take_if(is_reported);
             }
         }
         Ok(settled.sooner(wait.map_or(Next::Done, Next::After)))
@@ -102,11 +102,11 @@ impl Applications {
     ) -> Result<Next, ApiError> {
         let history = case.written.clone().with_health(Since::new(), case.now);
         let settled = self.settle(case, &history).await?;
-        let told = conditions::get(&case.binding.status().conditions, CONDITION);
+        let reported = conditions::get(&case.binding.status().conditions, CONDITION);
         let state = match why {
             Some(why) => Some(FailoverState::NotFollowed(why)),
-            None => told
-                .filter(|told| is_not_followed(told) || told.status == "True")
+            None => reported
+                .filter(|reported| is_not_followed(reported) || reported.status == "True")
                 .map(|_| FailoverState::Withdrawn),
         };
         if let Some(state) = state {

@@ -20,7 +20,7 @@ fn what_is_not_tolerated_at_all_is_to_leave_without_waiting_for_an_event() {
 }
 
 #[test]
-fn what_is_tolerated_is_told_once_it_is_no_flicker() {
+fn what_is_tolerated_is_reported_once_it_is_no_flicker() {
     let at = |second| Timestamp::from_second(second).unwrap();
     let history = |since: &[(&str, i64)]| History {
         since: since

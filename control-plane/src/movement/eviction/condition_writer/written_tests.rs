@@ -64,12 +64,12 @@ fn evicted() -> Note {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_has_nowhere_to_go_is_written_and_told_of_the_binding_and_the_workload() {
+async fn what_has_nowhere_to_go_is_written_and_reported_of_the_binding_and_the_workload() {
     let (stand, writer) = stand(None).await;
     writer.report(vec![(key(), nowhere("m1", "full"))]);
-    let told = stand.api.told().await;
+    let reported = stand.api.reported().await;
     let expected = ["web-deployment", "web"].map(|it| (it.to_owned(), "NowhereToGo".to_owned()));
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
     let written = stand.api.writes();
     let [(Method::PATCH, path, body)] = &written[..] else {
         panic!("{written:?}");
@@ -84,10 +84,11 @@ async fn what_has_nowhere_to_go_is_written_and_told_of_the_binding_and_the_workl
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_over_is_forgotten_once_it_was_told_and_nothing_is_reported_of_what_never_began() {
+async fn what_is_over_is_forgotten_once_it_was_reported_and_nothing_is_reported_of_what_never_began()
+ {
     let (stand, writer) = stand(None).await;
     writer.report(vec![(key(), note(EvictionState::Recovered))]);
-    assert_eq!(stand.api.told().await, []);
+    assert_eq!(stand.api.reported().await, []);
     assert_eq!(stand.api.writes(), []);
     assert!(writer.pending.lock().is_empty());
 }
@@ -97,9 +98,9 @@ async fn that_a_cluster_was_left_is_an_event_although_the_condition_says_so_alre
     let said = explain::condition(&[evicted()], jiff::Timestamp::from_second(1_000).unwrap());
     let (stand, writer) = stand(said.map(|it| vec![it])).await;
     writer.report(vec![(key(), evicted())]);
-    let told = stand.api.told().await;
+    let reported = stand.api.reported().await;
     let expected = ["web-deployment", "web"].map(|it| (it.to_owned(), "Evicted".to_owned()));
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
     assert_eq!(stand.api.writes(), []);
 }
 
@@ -121,12 +122,12 @@ async fn a_note_that_comes_too_late_is_read_again_or_dropped_and_others_are_trie
             _ => None,
         };
         assert_eq!(next.ok(), expected, "{code}");
-        assert_eq!(stand.api.told().await, [], "{code}");
+        assert_eq!(stand.api.reported().await, [], "{code}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_process_before_told_is_told_again_only_later_than_its_start() {
+async fn what_the_process_before_reported_is_reported_again_only_later_than_its_start() {
     for (seconds, expected) in [(10, 0), (60, 1), (70, 1)] {
         let said = explain::condition(&[evicted()], jiff::Timestamp::from_second(1_000).unwrap());
         let (stand, writer) = stand(said.map(|it| vec![it])).await;

@@ -55,7 +55,7 @@ fn failed() -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_the_gate_off_it_is_told_why_workloads_stay_in_a_tainted_cluster() {
+async fn with_the_gate_off_it_is_reported_why_workloads_stay_in_a_tainted_cluster() {
     let cluster = json!({
         "metadata": {"name": "m1"},
         "spec": {"syncMode": "Pull", "taints": [{"key": "down", "effect": "NoExecute"}]},
@@ -70,13 +70,14 @@ async fn with_the_gate_off_it_is_told_why_workloads_stay_in_a_tainted_cluster() 
         .api
         .delete("resourcebindings", "shop", "gone-configmap");
     pass(10).await;
-    let told = stand.api.told().await;
-    let is_told = |about: &str, reason: &str| told.contains(&(about.to_owned(), reason.to_owned()));
-    assert!(is_told("m1", "EvictionOff"), "{told:?}");
-    assert!(is_told("a-configmap", "FailoverOff"), "{told:?}");
+    let reported = stand.api.reported().await;
+    let is_reported =
+        |about: &str, reason: &str| reported.contains(&(about.to_owned(), reason.to_owned()));
+    assert!(is_reported("m1", "EvictionOff"), "{reported:?}");
+    assert!(is_reported("a-configmap", "FailoverOff"), "{reported:?}");
     assert!(
-        told.iter().all(|(about, _)| !about.contains("gone")),
-        "{told:?}"
+        reported.iter().all(|(about, _)| !about.contains("gone")),
+        "{reported:?}"
     );
     let writes = stand.api.writes();
     let [(Method::PATCH, path, body)] = &writes[..] else {
@@ -90,7 +91,7 @@ async fn with_the_gate_off_it_is_told_why_workloads_stay_in_a_tainted_cluster() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_workload_leaves_a_failed_cluster_in_one_write_and_that_is_told_and_counted() {
+async fn a_workload_leaves_a_failed_cluster_in_one_write_and_that_is_reported_and_counted() {
     let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
     let _recording = metrics::set_default_local_recorder(&recorder);
     let mut workload = testing::binding();
@@ -109,10 +110,10 @@ async fn a_workload_leaves_a_failed_cluster_in_one_write_and_that_is_told_and_co
     assert_eq!(spec["gracefulEvictionTasks"][0]["fromCluster"], "m1");
     let annotations = &stand.api.binding("web-deployment")["metadata"]["annotations"];
     assert_eq!(annotations[DESELECTED], "m9", "m2 is chosen again");
-    let told = stand.api.told().await;
+    let reported = stand.api.reported().await;
     for about in ["m1", "web-deployment", "web"] {
         let evicted = (about.to_owned(), "Evicted".to_owned());
-        assert!(told.contains(&evicted), "{about}: {told:?}");
+        assert!(reported.contains(&evicted), "{about}: {reported:?}");
     }
     let figures = recorder.handle().render();
     let counted = r#"eviction_processing_total{name="binding-eviction",result="success"} 1"#;
@@ -142,8 +143,11 @@ async fn a_workload_leaves_a_failed_cluster_for_one_that_has_its_data_once_one_h
     let bindings = [workload, data(&[])].map(|it| ("resourcebindings", it));
     let stand = failed_beside_m2(failed(), bindings).await;
     assert_eq!(placed(&stand), ["m1"]);
-    let told = stand.api.binding("web-deployment")["status"]["conditions"].to_string();
-    assert!(told.contains("did not have Replication web"), "{told}");
+    let reported = stand.api.binding("web-deployment")["status"]["conditions"].to_string();
+    assert!(
+        reported.contains("did not have Replication web"),
+        "{reported}"
+    );
     stand.api.put("resourcebindings", data(&["m2"]));
     pass(10).await;
     assert_eq!(placed(&stand), ["m2"]);
@@ -262,7 +266,7 @@ async fn a_workload_leaves_once_its_namespace_is_no_longer_being_removed_where_i
     assert_eq!(placed(&stand), ["m1"]);
     stand.api.delete("works", &lies_in, &name);
     pass(600).await;
-    assert_eq!(placed(&stand), ["m2"], "{:?}", stand.api.told().await);
+    assert_eq!(placed(&stand), ["m2"], "{:?}", stand.api.reported().await);
 }
 
 /// Places three hundred workloads in three classes in a cluster that is lost, with room for half of
@@ -389,9 +393,13 @@ async fn a_workload_whose_policy_is_stricter_than_its_binding_stays_and_says_so(
         let stand = failed_beside_m2(failed(), [policy, workload]).await;
         let expected = if leaves { "m2" } else { "m1" };
         assert_eq!(placed(&stand), [expected], "{has:?} {says:?}");
-        let told = stand.api.binding("web-deployment")["status"]["conditions"].to_string();
+        let reported = stand.api.binding("web-deployment")["status"]["conditions"].to_string();
         let why = "its policy says more of tolerations, failover, fencing";
-        assert_eq!(told.contains(why), !leaves, "{has:?} {says:?}: {told}");
+        assert_eq!(
+            reported.contains(why),
+            !leaves,
+            "{has:?} {says:?}: {reported}"
+        );
     }
 }
 
@@ -419,9 +427,13 @@ async fn what_stays_as_its_policy_tolerates_the_taint_or_asks_for_time_or_no_fai
         let stand = failed_beside_m2(failed, edited(&says)).await;
         let is_left = !placed(&stand).contains(&"m1".to_owned());
         assert_eq!(is_left, expected, "{effect}: {says}");
-        let told = stand.api.binding("web-deployment")["status"]["conditions"].to_string();
+        let reported = stand.api.binding("web-deployment")["status"]["conditions"].to_string();
         let why = "its policy says more of tolerations";
-        assert_eq!(told.contains(why), !expected, "{effect}: {says}: {told}");
+        assert_eq!(
+            reported.contains(why),
+            !expected,
+            "{effect}: {says}: {reported}"
+        );
     }
 }
 

@@ -24,7 +24,7 @@ pub(super) struct Tally {
     /// Workloads that left.
     pub left: usize,
     /// The number above and what remained, when it was reported last.
-    told: Option<(usize, Depth)>,
+    reported: Option<(usize, Depth)>,
 }
 
 impl Evictor {
@@ -64,11 +64,11 @@ impl Evictor {
         }
         let known = self.tallies.get(cluster).copied().unwrap_or_default();
         let now = Some((known.left, depth));
-        if known.told == now || known.left == 0 && depth.stranded == 0 {
+        if known.reported == now || known.left == 0 && depth.stranded == 0 {
             return;
         }
         let tally = self.tallies.entry(Arc::clone(cluster)).or_default();
-        tally.told = now;
+        tally.reported = now;
         let reason = if depth.stranded > 0 {
             "EvictionNowhereToGo"
         } else {
@@ -168,7 +168,7 @@ impl Evictor {
         if let Some(Note { cluster, state }) = to_publish(binding) {
             return self.note(self.key_of(binding), &cluster, state);
         }
-        let Some(told) = conditions::get(conditions, CONDITION) else {
+        let Some(reported) = conditions::get(conditions, CONDITION) else {
             return;
         };
         let targets = &binding.spec.clusters;
@@ -179,12 +179,12 @@ impl Evictor {
         let is_pending = targets
             .iter()
             .any(|target| self.fleet.taints(&target.name).iter().any(evicts));
-        if told.status != conditions::TRUE || is_pending {
+        if reported.status != conditions::TRUE || is_pending {
             return;
         }
         let named = targets
             .iter()
-            .find(|target| names_cluster(&told.message, &target.name));
+            .find(|target| names_cluster(&reported.message, &target.name));
         let (cluster, state) = match named {
             Some(target) => (target.name.clone(), EvictionState::Recovered),
             None => (
@@ -299,6 +299,6 @@ impl Evictor {
 /// Returns the note of the last eviction of a workload, if it has not been reported yet.
 fn to_publish(binding: &AnyBinding) -> Option<Note> {
     let record = Record::read(binding.metadata.annotations.as_ref())?;
-    let told = record.is_told(&binding.status().conditions);
-    (!told).then(|| record.note())
+    let reported = record.is_reported(&binding.status().conditions);
+    (!reported).then(|| record.note())
 }

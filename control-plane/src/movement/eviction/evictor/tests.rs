@@ -230,7 +230,7 @@ impl World {
             .collect()
     }
 
-    fn told(&mut self) -> Vec<(String, &'static str)> {
+    fn reported(&mut self) -> Vec<(String, &'static str)> {
         self.evictor
             .take_reports()
             .bindings
@@ -241,7 +241,9 @@ impl World {
 
     /// Returns whether this is reported of some workload.
     fn has_reported(&mut self, reason: &str) -> bool {
-        self.told().iter().any(|(_, told)| *told == reason)
+        self.reported()
+            .iter()
+            .any(|(_, reported)| *reported == reason)
     }
 
     /// Returns the reasons in the notes about workloads and clusters.
@@ -288,16 +290,17 @@ fn what_is_tolerated_for_a_while_leaves_when_that_is_over() {
 fn what_waits_is_dropped_when_its_cluster_recovers() {
     let mut world = World::new(10, 2, 20);
     assert_eq!(world.evict(20.5).len(), 10);
-    world.told();
+    world.reported();
     world.set(&cluster("c0", &json!([])));
-    let told = world.told();
+    let reported = world.reported();
     assert_eq!(
-        told.len(),
+        reported.len(),
         15,
         "ten were evicted in turns, five of them from c0"
     );
     assert!(
-        told.iter()
+        reported
+            .iter()
             .all(|(name, reason)| name.starts_with("w0-") && *reason == "AbandonedOnRecovery")
     );
     let rest = world.evict(1_000.0);
@@ -340,7 +343,7 @@ fn a_policy_edited_while_the_item_waits_counts() {
     ));
     assert!(world.evict(1_000.0).is_empty());
     assert_eq!(
-        world.told().last().unwrap(),
+        world.reported().last().unwrap(),
         &(left.to_owned(), "Tolerated")
     );
     world.put(&binding(left, &["c0"], &json!({})));
@@ -457,7 +460,7 @@ fn what_changes_while_a_workload_is_being_evicted_is_judged_afterwards() {
 #[test]
 fn what_is_known_of_a_binding_goes_with_it() {
     let mut world = World::new(10, 1, 1);
-    world.told();
+    world.reported();
     let mut going = AnyBinding::clone(&binding("w0-0", &["c0"], &json!({})));
     going.metadata.deletion_timestamp = Some(muster_shared::k8s::Time(Timestamp::UNIX_EPOCH));
     world.put(&Arc::new(going));
@@ -470,7 +473,7 @@ fn what_is_known_of_a_binding_goes_with_it() {
 }
 
 #[test]
-fn the_answer_to_our_own_write_never_replaces_what_the_watch_told_since() {
+fn the_answer_to_our_own_write_never_replaces_what_the_watch_reported_since() {
     let mut world = World::new(10, 1, 1);
     world.second = 10.0;
     let eviction = world.begin_eviction();
@@ -480,7 +483,7 @@ fn the_answer_to_our_own_write_never_replaces_what_the_watch_told_since() {
     later.metadata.resource_version = Some("3".into());
     world.put(&Arc::new(later));
     world.evictor.done(&eviction, leave(&eviction), world.now());
-    world.told();
+    world.reported();
     world.set(&cluster("c7", &down(0)));
     let evicted = world.evict(10.0);
     assert!(

@@ -112,9 +112,9 @@ pub fn merge(
 /// condition reports that it left: the notes then say that it stays elsewhere in spite of taints. A
 /// taint without a time is taken to be older.
 pub(super) fn is_older(known: &Condition, notes: &[Note]) -> bool {
-    let told = known.last_transition_time.0;
+    let reported = known.last_transition_time.0;
     let is_older = |note: &Note| match note.state {
-        EvictionState::Stays { since, .. } => since.is_none_or(|since| since <= told),
+        EvictionState::Stays { since, .. } => since.is_none_or(|since| since <= reported),
         _ => false,
     };
     known.status == conditions::FALSE && reports_eviction(known) && notes.iter().all(is_older)

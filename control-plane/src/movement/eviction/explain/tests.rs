@@ -130,9 +130,9 @@ fn what_is_said_after_an_eviction_is_dated_after_it_although_the_status_stays_th
     let stays = |since| [stays("m2", Stay::NotAsked, since)];
     let first = merge(&[], &[evicted("m1", 100)], false, at(101)).unwrap();
     for since in [None, Some(99), Some(100)] {
-        let told = merge(&first, &stays(since), true, at(900));
+        let reported = merge(&first, &stays(since), true, at(900));
         assert_eq!(
-            told, None,
+            reported, None,
             "taints since {since:?} are nothing new at a start"
         );
         assert!(
@@ -147,11 +147,11 @@ fn what_is_said_after_an_eviction_is_dated_after_it_although_the_status_stays_th
     for (now, expected) in [(900, 900), (100, 101)] {
         let second = merge(&first, &stays, false, at(now)).unwrap();
         assert_eq!(second[0].last_transition_time.0, at(expected));
-        assert!(record.is_told(&second), "{}", second[0].message);
+        assert!(record.is_reported(&second), "{}", second[0].message);
         assert_eq!(merge(&second, &stays, false, at(950)), None, "said once");
     }
     let both = merge(&[], &[evicted("m1", 100), nowhere("m2")], false, at(101)).unwrap();
-    assert!(record.is_told(&both), "{}", both[0].message);
+    assert!(record.is_reported(&both), "{}", both[0].message);
     let one = merge(&both, &[nowhere("m2")], true, at(900));
     assert_eq!(one, None, "a process that starts says the same");
     // Another cluster is left, and the pending notes stay the same.
@@ -161,12 +161,13 @@ fn what_is_said_after_an_eviction_is_dated_after_it_although_the_status_stays_th
         let date = next.map(|it| it[0].last_transition_time.0);
         assert_eq!(date, expected.map(at), "{second}");
         let record = Record::new("m9", "m2", "Gracefully", "taint", at(second));
-        assert_eq!(record.is_told(&both), expected.is_none(), "{second}");
+        assert_eq!(record.is_reported(&both), expected.is_none(), "{second}");
     }
 }
 
 #[test]
-fn what_a_workload_need_not_leave_is_told_with_its_eviction_and_not_again_by_the_next_process() {
+fn what_a_workload_need_not_leave_is_reported_with_its_eviction_and_not_again_by_the_next_process()
+{
     // When the taint of the other cluster was added, and how the condition is dated.
     for (since, expected) in [
         (None, 100),
@@ -175,22 +176,30 @@ fn what_a_workload_need_not_leave_is_told_with_its_eviction_and_not_again_by_the
         (Some(950), 100),
     ] {
         let stays = stays("m2", Stay::NotAsked, since);
-        let told = [evicted("m1", 100), stays.clone()];
-        let told = merge(&[], &told, false, at(900)).unwrap();
-        assert_eq!(told[0].reason, "Evicted");
-        assert!(!told[0].message.contains("stays"), "{}", told[0].message);
-        assert_eq!(told[0].last_transition_time.0, at(expected), "{since:?}");
-        let again = merge(&told, &[stays], true, at(990));
+        let reported = [evicted("m1", 100), stays.clone()];
+        let reported = merge(&[], &reported, false, at(900)).unwrap();
+        assert_eq!(reported[0].reason, "Evicted");
+        assert!(
+            !reported[0].message.contains("stays"),
+            "{}",
+            reported[0].message
+        );
+        assert_eq!(
+            reported[0].last_transition_time.0,
+            at(expected),
+            "{since:?}"
+        );
+        let again = merge(&reported, &[stays], true, at(990));
         assert_eq!(again.is_some(), since == Some(950), "{since:?}");
     }
 }
 
 #[test]
-fn several_evictions_at_once_are_told_in_one_condition() {
-    let told = condition(&[evicted("m1", 100), evicted("m9", 90)], at(200)).unwrap();
+fn several_evictions_at_once_are_reported_in_one_condition() {
+    let reported = condition(&[evicted("m1", 100), evicted("m9", 90)], at(200)).unwrap();
     for cluster in ["m1", "m9"] {
         let left = format!("left {cluster} for");
-        assert!(told.message.contains(&left), "{}", told.message);
+        assert!(reported.message.contains(&left), "{}", reported.message);
     }
 }
 
@@ -219,7 +228,7 @@ fn only_what_stays_beside_an_eviction_is_nothing_new_to_a_process_that_starts() 
 }
 
 #[test]
-fn that_nothing_is_to_be_left_is_told_only_where_something_was() {
+fn that_nothing_is_to_be_left_is_reported_only_where_something_was() {
     for state in [
         EvictionState::Recovered,
         EvictionState::Moved,
@@ -228,8 +237,8 @@ fn that_nothing_is_to_be_left_is_told_only_where_something_was() {
         let over = [note("m1", state)];
         assert_eq!(merge(&[], &over, false, at(1)), None);
         let pending = merge(&[], &[nowhere("m1")], false, at(1)).unwrap();
-        let told = merge(&pending, &over, false, at(2)).unwrap();
-        assert_eq!(told[0].status, "False");
+        let reported = merge(&pending, &over, false, at(2)).unwrap();
+        assert_eq!(reported[0].status, "False");
     }
 }
 
@@ -344,7 +353,7 @@ fn what_is_said_of_a_workload_that_left_nowhere_is_nothing_older() {
     let stayed = merge(&[], &stays("m1"), false, at(100));
     for known in [pending, stayed] {
         let known = known.unwrap();
-        let told = merge(&known, &stays("m2"), true, at(900));
-        assert!(told.is_some(), "{known:?}");
+        let reported = merge(&known, &stays("m2"), true, at(900));
+        assert!(reported.is_some(), "{known:?}");
     }
 }

@@ -699,7 +699,7 @@ fn a_decision_for_the_cluster_that_is_left_is_none() {
 }
 
 #[test]
-fn the_affinity_that_was_used_is_told_if_it_is_another_one_and_ours() {
+fn the_affinity_that_was_used_is_reported_if_it_is_another_one_and_ours() {
     let group =
         |name: &str, cluster: &str| json!({"affinityName": name, "clusterNames": [cluster]});
     let spec = spec(
@@ -707,7 +707,7 @@ fn the_affinity_that_was_used_is_told_if_it_is_another_one_and_ours() {
         &json!([{"name": "member1", "replicas": 1}]),
         &json!({"clusterAffinities": [group("primary", "member1"), group("backup", "member2")]}),
     );
-    for (ours, observed, told) in [
+    for (ours, observed, shown) in [
         (true, "primary", Some("backup")),
         (true, "backup", None),
         (false, "primary", None),
@@ -719,7 +719,7 @@ fn the_affinity_that_was_used_is_told_if_it_is_another_one_and_ours() {
         };
         let status = json!({"schedulerObservingAffinityName": observed});
         let plan = try_with(&leave, &one_of_two(), &Options::default(), &status).unwrap();
-        assert_eq!(plan.affinity_name.as_deref(), told, "{ours} {observed}");
+        assert_eq!(plan.affinity_name.as_deref(), shown, "{ours} {observed}");
     }
 }
 
@@ -776,8 +776,8 @@ fn of_many_clusters_a_few_are_named_and_the_others_counted() {
         let beginning = "no other cluster could take it: silent";
         assert!(message.starts_with(beginning), "{message}");
         assert!(message.ends_with(&ending), "{count}: {message}");
-        let told = message.matches("Ready=Unknown").count();
-        assert_eq!(told, count.min(LONGEST_LIST), "{message}");
+        let shown = message.matches("Ready=Unknown").count();
+        assert_eq!(shown, count.min(LONGEST_LIST), "{message}");
 
         let clusters: Vec<TargetCluster> = serde_json::from_value(json!(held)).unwrap();
         let plan = Plan {

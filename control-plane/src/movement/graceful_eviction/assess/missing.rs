@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_task_waits_for_is_told_of_each_chosen_cluster() {
+    fn what_a_task_waits_for_is_reported_of_each_chosen_cluster() {
         use PlaceState::{Left, Silent, Sound};
         use ResourceHealth::{Healthy, Unhealthy};
         let two = &[TargetCluster {
@@ -166,11 +166,11 @@ mod tests {
                 creation_timestamp: Some(Time(at(0))),
                 ..GracefulEvictionTask::default()
             };
-            let told = missing(&task, &facts, at(10));
-            assert_eq!(told.first().map(String::as_str), expected);
+            let said = missing(&task, &facts, at(10));
+            assert_eq!(said.first().map(String::as_str), expected);
             // The control plane decides by the same reasons.
             let done = super::super::assess(std::slice::from_ref(&task), &facts, at(10)).done;
-            assert_eq!(done.is_empty(), !told.is_empty(), "{expected:?}");
+            assert_eq!(done.is_empty(), !said.is_empty(), "{expected:?}");
             task.grace_period_seconds = Some(60);
             let with_grace = missing(&task, &facts, at(10));
             if expected.is_some() && !clusters.is_empty() {
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn until_when_a_copy_that_says_less_than_the_old_one_is_not_enough_is_told() {
+    fn until_when_a_copy_that_says_less_than_the_old_one_is_not_enough_is_reported() {
         let clusters = [TargetCluster {
             name: "new".to_owned(),
             ..TargetCluster::default()
@@ -212,18 +212,18 @@ mod tests {
                 grace_period_seconds: grace,
                 ..GracefulEvictionTask::default()
             };
-            let told = missing(&task, &facts, at(now));
-            let first = told.first().map_or("", String::as_str);
-            assert!(first.contains(until.unwrap_or("")), "{now}: {told:?}");
+            let said = missing(&task, &facts, at(now));
+            let first = said.first().map_or("", String::as_str);
+            assert!(first.contains(until.unwrap_or("")), "{now}: {said:?}");
             assert_eq!(
                 first.contains("to pass"),
                 until.is_some(),
-                "{now}: {told:?}"
+                "{now}: {said:?}"
             );
-            assert_eq!(told.get(1).is_some(), end.is_some(), "{now}: {told:?}");
+            assert_eq!(said.get(1).is_some(), end.is_some(), "{now}: {said:?}");
             assert!(
-                end.is_none_or(|end| told[1].contains(end)),
-                "{now}: {told:?}"
+                end.is_none_or(|end| said[1].contains(end)),
+                "{now}: {said:?}"
             );
         }
     }

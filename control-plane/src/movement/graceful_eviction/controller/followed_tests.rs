@@ -43,7 +43,7 @@ async fn bindings_with_tasks_are_reconciled_when_something_around_them_changes()
 }
 
 #[tokio::test(start_paused = true)]
-async fn how_an_eviction_ended_is_told_of_the_binding_and_of_its_template() {
+async fn how_an_eviction_ended_is_reported_of_the_binding_and_of_its_template() {
     use crate::movement::graceful_eviction::assess::Done;
     let resource =
         json!({"apiVersion": "v1", "kind": "ConfigMap", "namespace": "shop", "name": "c"});
@@ -62,8 +62,8 @@ async fn how_an_eviction_ended_is_told_of_the_binding_and_of_its_template() {
     };
     let key = BindingKey::of(binding.as_ref());
     report(&stand.fleet, binding.as_ref(), &key, &assessment);
-    let mut told = stand.api.told().await;
-    told.sort();
+    let mut reported = stand.api.reported().await;
+    reported.sort();
     let reasons = [
         "EvictWorkloadFromClusterAbandoned",
         "EvictWorkloadFromClusterSucceed",
@@ -71,7 +71,7 @@ async fn how_an_eviction_ended_is_told_of_the_binding_and_of_its_template() {
     let expected = ["c", "c-configmap"]
         .into_iter()
         .flat_map(|about| reasons.map(|reason| (about.to_owned(), reason.to_owned())));
-    assert_eq!(told, expected.collect::<Vec<_>>());
+    assert_eq!(reported, expected.collect::<Vec<_>>());
 }
 
 /// Starts the controller over an API that has these objects.
@@ -395,10 +395,10 @@ fn job_work(cluster: &str, completions: u64, said: &Value) -> (&'static str, Val
         "metadata": {"namespace": "shop", "name": "web"},
         "spec": {"parallelism": 2, "completions": completions},
     }]}});
-    let told = &mut work["status"]["manifestStatuses"][0];
-    told["identifier"]["group"] = json!("batch");
-    told["identifier"]["kind"] = json!("Job");
-    told["status"] = said.clone();
+    let reported = &mut work["status"]["manifestStatuses"][0];
+    reported["identifier"]["group"] = json!("batch");
+    reported["identifier"]["kind"] = json!("Job");
+    reported["status"] = said.clone();
     ("works", work)
 }
 

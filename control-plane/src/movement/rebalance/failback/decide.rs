@@ -197,9 +197,9 @@ pub fn unhealthy(cluster: &Cluster) -> Option<String> {
 /// come yet: the member's clock may be ahead by any time, and nothing would return until then.
 fn healthy_since(cluster: &Cluster, now: Timestamp) -> Option<Timestamp> {
     let recorded: Timestamp = cluster.annotations().get(HEALTHY_SINCE)?.parse().ok()?;
-    let told = cluster.condition(READY)?.last_transition_time.0;
-    Some(if told <= now {
-        recorded.max(told)
+    let reported = cluster.condition(READY)?.last_transition_time.0;
+    Some(if reported <= now {
+        recorded.max(reported)
     } else {
         recorded
     })

@@ -20,8 +20,8 @@ fn moved(stand: &Stand) -> usize {
 fn reason(stand: &Stand, number: usize) -> (String, String) {
     let binding = stand.binding(&name(number));
     let status = binding.unwrap().status.clone().unwrap_or_default();
-    let told = conditions::get(&status.conditions, "Scheduled").unwrap();
-    (told.reason.clone(), told.message.clone())
+    let reported = conditions::get(&status.conditions, "Scheduled").unwrap();
+    (reported.reason.clone(), reported.message.clone())
 }
 
 /// Has the API refuse each write of a binding.
@@ -49,14 +49,14 @@ fn left(stand: &Stand, number: usize) -> Vec<String> {
 
 #[tokio::test(start_paused = true)]
 async fn edits_that_were_held_back_move_at_the_rate_under_a_new_leader_too() {
-    for (told, is_held) in [
+    for (reported, is_held) in [
         ("Success", false),
         ("Paused", true),
         ("WaitingForRate", true),
         ("StoppedByThreshold", true),
         ("TargetObstructed", true),
     ] {
-        let stand = follow_all(open(), |it| edited_after(it, told)).await;
+        let stand = follow_all(open(), |it| edited_after(it, reported)).await;
         pass(5).await;
         let expected = if is_held {
             1..=AT_THE_RATE
@@ -64,7 +64,7 @@ async fn edits_that_were_held_back_move_at_the_rate_under_a_new_leader_too() {
             MANY..=MANY
         };
         let moved = moved(&stand);
-        assert!(expected.contains(&moved), "{told}: {moved} moved");
+        assert!(expected.contains(&moved), "{reported}: {moved} moved");
     }
 }
 
@@ -141,8 +141,8 @@ async fn a_move_waits_while_its_former_copy_is_being_removed_where_it_would_go()
         binding.spec.target(cluster).is_some()
     };
     assert!(is_at(0, "m1") && is_at(1, "m2"));
-    let (told, why) = reason(&stand, 0);
-    assert_eq!(told, "TargetObstructed");
+    let (reported, why) = reason(&stand, 0);
+    assert_eq!(reported, "TargetObstructed");
     assert!(
         why.ends_with("m2 is still removing its former copy."),
         "{why}"
@@ -195,16 +195,19 @@ async fn workloads_that_were_asked_for_and_that_a_pause_holds_keep_no_others_wai
 
 #[tokio::test(start_paused = true)]
 async fn edits_that_no_cluster_could_take_move_at_the_rate_under_a_new_leader_too() {
-    for told in ["NoClusterFit", "Unschedulable", "SchedulerError"] {
+    for reported in ["NoClusterFit", "Unschedulable", "SchedulerError"] {
         let stand = follow_all(open(), |it| {
-            let mut it = edited_after(it, told);
+            let mut it = edited_after(it, reported);
             it["status"]["conditions"][0]["status"] = json!("False");
             it
         })
         .await;
         pass(5).await;
         let moved = moved(&stand);
-        assert!((1..=AT_THE_RATE).contains(&moved), "{told}: {moved} moved");
+        assert!(
+            (1..=AT_THE_RATE).contains(&moved),
+            "{reported}: {moved} moved"
+        );
     }
 }
 

@@ -296,8 +296,8 @@ fn a_copy_goes_before_its_replacement_only_where_it_may_go_and_two_must_not_run(
         }))
         .unwrap();
         let scope = Scope::of(&spec);
-        let told = (scope.purged_first.contains("m1"), expects(&spec, "m1"));
-        assert_eq!(told, (goes, !goes), "{mode} {suppressed} {failover}");
+        let reported = (scope.purged_first.contains("m1"), expects(&spec, "m1"));
+        assert_eq!(reported, (goes, !goes), "{mode} {suppressed} {failover}");
         assert_eq!(scope.expected.contains("m1"), !goes, "{mode} {suppressed}");
         let targets: Vec<_> = scope.targets.iter().map(|it| &*it.name).collect();
         assert_eq!(targets, ["m2"], "{mode}: the old copy is no target");
@@ -353,9 +353,9 @@ fn a_work_says_the_generation_of_its_template_if_that_has_one() {
         let template = json!({ "apiVersion": "v1", "kind": "ConfigMap",
             "metadata": { "name": "w", "namespace": "shop", "generation": generation } });
         let work = work(&template, &json!({}), &Interpreters::default());
-        let told = &work.manifest["metadata"]["annotations"];
-        let told = told.get(annotation::TEMPLATE_GENERATION);
-        assert_eq!(told.and_then(Value::as_str), expected, "{generation}");
+        let reported = &work.manifest["metadata"]["annotations"];
+        let reported = reported.get(annotation::TEMPLATE_GENERATION);
+        assert_eq!(reported.and_then(Value::as_str), expected, "{generation}");
     }
 }
 

@@ -110,7 +110,7 @@ fn a_namespace_of_which_nothing_is_propagated_is_found_once() {
 }
 
 #[test]
-fn thousands_of_findings_are_told_as_a_few() {
+fn thousands_of_findings_are_reported_as_a_few() {
     let selectors: Vec<_> = (0..10_000)
         .map(|number| json!({ "apiVersion": "v1", "kind": "Event", "name": format!("e{number}") }))
         .collect();
@@ -119,8 +119,11 @@ fn thousands_of_findings_are_told_as_a_few() {
         None,
         &Scope::default(),
     );
-    assert_eq!(found.len(), MOST_TOLD + 1);
-    assert!(found[MOST_TOLD].note.starts_with("9992 more"), "{found:?}");
+    assert_eq!(found.len(), MOST_REPORTED + 1);
+    assert!(
+        found[MOST_REPORTED].note.starts_with("9992 more"),
+        "{found:?}"
+    );
 }
 
 /// A fleet with Deployments `web`, and `api` of another policy, ClusterRoles out of reach and no
@@ -161,7 +164,7 @@ impl Facts for Fleet {
 }
 
 #[test]
-fn why_a_kind_cannot_be_listed_is_told() {
+fn why_a_kind_cannot_be_listed_is_reported() {
     let spec = serde_json::from_value(selecting("example.com/v1", "Broken", "b")).unwrap();
     let found = missing(&spec, &Scope::default(), &Fleet);
     assert!(
@@ -173,7 +176,7 @@ fn why_a_kind_cannot_be_listed_is_told() {
 }
 
 #[test]
-fn a_policy_in_a_namespace_is_told_that_it_selects_no_kind_without_one() {
+fn a_policy_in_a_namespace_is_reported_that_it_selects_no_kind_without_one() {
     let roles = selecting("rbac.authorization.k8s.io/v1", "ClusterRole", "web");
     let found = missing(&spec(roles), &Scope::default(), &Fleet);
     let notes: Vec<_> = found.iter().map(|it| it.note.as_str()).collect();
@@ -225,7 +228,7 @@ fn what_the_fleet_lacks_is_found_with_what_to_do() {
 }
 
 #[test]
-fn failover_that_a_gate_switches_off_is_told_on_the_policy() {
+fn failover_that_a_gate_switches_off_is_reported_on_the_policy() {
     let state = json!({ "rules": [{ "aliasLabelName": "job", "jsonPath": "{.id}" }] });
     let application = |mode: &str| {
         json!({ "application": {
@@ -253,7 +256,7 @@ fn failover_that_a_gate_switches_off_is_told_on_the_policy() {
 }
 
 #[test]
-fn preemption_and_priorities_that_a_gate_switches_off_are_told_on_the_policy() {
+fn preemption_and_priorities_that_a_gate_switches_off_are_reported_on_the_policy() {
     let class = json!({ "priorityClassSource": "KubePriorityClass", "priorityClassName": "high" });
     let off = "PropagationPolicyPreemption=false,PriorityBasedScheduling=false";
     let on = "PropagationPolicyPreemption=true,PriorityBasedScheduling=true";
@@ -272,7 +275,7 @@ fn preemption_and_priorities_that_a_gate_switches_off_are_told_on_the_policy() {
 }
 
 #[test]
-fn a_return_that_another_scheduler_rules_out_is_told_on_the_policy() {
+fn a_return_that_another_scheduler_rules_out_is_reported_on_the_policy() {
     for (mode, scheduler, controllers, expected) in [
         ("WhenHealthy", json!("other"), "*", "FailbackOff"),
         ("WhenHealthy", json!("default-scheduler"), "*", ""),
@@ -308,7 +311,7 @@ fn a_return_that_another_scheduler_rules_out_is_told_on_the_policy() {
 }
 
 #[test]
-fn dependencies_that_a_gate_keeps_at_home_are_told_on_the_policy() {
+fn dependencies_that_a_gate_keeps_at_home_are_reported_on_the_policy() {
     let application = json!({ "application": { "decisionConditions": {} } });
     for (propagate_deps, failover, gates, expected) in [
         (true, json!(null), "PropagateDeps=false", Some(false)),
@@ -318,12 +321,12 @@ fn dependencies_that_a_gate_keeps_at_home_are_told_on_the_policy() {
     ] {
         let spec = spec(json!({ "propagateDeps": propagate_deps, "failover": failover }));
         let found = switched_off(&spec, &settings(gates));
-        let told = found.first().map(|finding| {
+        let reported = found.first().map(|finding| {
             assert_eq!(finding.reason, "DependenciesStayBehind");
             assert!(finding.note.contains("PropagateDeps"), "{finding:?}");
             finding.note.contains("stays where it is")
         });
-        assert_eq!(told, expected, "{propagate_deps} {failover} {gates:?}");
+        assert_eq!(reported, expected, "{propagate_deps} {failover} {gates:?}");
         assert_eq!(found.len(), usize::from(expected.is_some()), "{found:?}");
     }
 }

@@ -115,29 +115,33 @@ fn every_patch_holds_for_the_version_that_it_was_decided_upon() {
 }
 
 #[test]
-fn the_binding_of_another_object_is_told_and_not_touched() {
+fn the_binding_of_another_object_is_reported_and_not_touched() {
     let mut held = made_of(&template("1", "a:1", 0));
     held.metadata.owner_references.as_mut().unwrap()[0].uid = "old".into();
-    let told = patch(&held, &template("2", "a:2", 0)).unwrap_err();
-    assert!(told.to_string().contains("a former Deployment"), "{told}");
+    let reported = patch(&held, &template("2", "a:2", 0)).unwrap_err();
+    assert!(
+        reported.to_string().contains("a former Deployment"),
+        "{reported}"
+    );
     held.spec.resource.api_version = "example.com/v1".into();
     held.spec.resource.uid = Some("old".into());
-    let told = patch(&held, &template("2", "a:2", 0)).unwrap_err();
+    let reported = patch(&held, &template("2", "a:2", 0)).unwrap_err();
     assert!(
-        told.to_string()
+        reported
+            .to_string()
             .contains("Deployment web of example.com/v1"),
-        "{told}"
+        "{reported}"
     );
 }
 
 #[test]
-fn a_template_whose_binding_no_api_server_takes_is_told() {
+fn a_template_whose_binding_no_api_server_takes_is_reported() {
     let mut key = key();
     key.name = "under_score".into();
-    let told = wanted(&key, &template("1", "a", 0), |_| ()).unwrap_err();
+    let reported = wanted(&key, &template("1", "a", 0), |_| ()).unwrap_err();
     assert!(
-        told.to_string().contains("under_score-deployment"),
-        "{told}"
+        reported.to_string().contains("under_score-deployment"),
+        "{reported}"
     );
 }
 

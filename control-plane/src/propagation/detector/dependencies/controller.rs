@@ -44,7 +44,7 @@ struct Distributor {
     /// Referrers that wait for the kind of their template to be listed.
     parked: Parked<BindingKey>,
     /// What was reported of a template last, so that it is reported once. May be lost.
-    told: Mutex<HashMap<TemplateKey, String>>,
+    reported: Mutex<HashMap<TemplateKey, String>>,
     /// Templates whose bindings went.
     remade: Remade<TemplateKey>,
     scope: Scope,
@@ -63,7 +63,7 @@ pub(in crate::propagation::detector) fn start(fleet: &Arc<Fleet>, scope: Scope, 
         templates: Queue::new("dependencies"),
         index: Mutex::default(),
         leaving: Mutex::default(),
-        told: Mutex::default(),
+        reported: Mutex::default(),
         remade: Remade::default(),
         scope,
     });
@@ -77,7 +77,7 @@ pub(in crate::propagation::detector) fn start(fleet: &Arc<Fleet>, scope: Scope, 
     let bindings = fleet.bindings.clone();
     fleet.templates.on_change(move |change| {
         match change.event {
-            TemplateEvent::Gone => _ = to.told.lock().remove(&change.key),
+            TemplateEvent::Gone => _ = to.reported.lock().remove(&change.key),
             // The binding of a template may have moved while a list had left the template out, and
             // referrers may have given it up.
             TemplateEvent::Appeared => {
@@ -340,7 +340,7 @@ impl Distributor {
             Lookup::Found(template) => template,
             // It may come later, and so may its kind: either is seen then.
             Lookup::Absent | Lookup::Unknown => {
-                self.told.lock().remove(&key);
+                self.reported.lock().remove(&key);
                 return Ok(Next::Done);
             }
         };
@@ -460,7 +460,7 @@ impl Distributor {
         }
         let note = "lies in no namespace, so that what it refers to does not go along with it (propagateDeps): place that by a policy of its own";
         let key = TemplateKey::of(resource);
-        let known = self.told.lock().insert(key, note.to_owned());
+        let known = self.reported.lock().insert(key, note.to_owned());
         if known.as_deref() != Some(note) {
             let reason = "DependenciesStayBehind";
             fleet.publish(binding, EventType::Warning, reason, note.to_owned());
@@ -476,7 +476,7 @@ impl Distributor {
         reason: &str,
         note: String,
     ) {
-        let known = self.told.lock().insert(key.clone(), note.clone());
+        let known = self.reported.lock().insert(key.clone(), note.clone());
         if known.as_ref() == Some(&note) {
             return;
         }
@@ -599,10 +599,10 @@ mod tests {
             bound["metadata"]["generation"] = json!(2);
             stand.api.put("clusterresourcebindings", bound);
             pass(10).await;
-            let told = stand.api.told().await.into_iter();
-            let told =
-                told.filter(|it| it.1 == "DependenciesStayBehind" && it.0 == "ca-clusterissuer");
-            assert_eq!(told.count(), expected, "{takes_along}");
+            let reported = stand.api.reported().await.into_iter();
+            let reported = reported
+                .filter(|it| it.1 == "DependenciesStayBehind" && it.0 == "ca-clusterissuer");
+            assert_eq!(reported.count(), expected, "{takes_along}");
         }
     }
 

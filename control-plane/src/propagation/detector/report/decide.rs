@@ -78,7 +78,7 @@ fn first(reason: &str, example: String, message: &str) -> PropagationReason {
 }
 
 /// Returns the resources of a reason in words that follow the reason or a number.
-fn told(reason: &PropagationReason) -> String {
+fn reported(reason: &PropagationReason) -> String {
     let others = match reason.resources {
         1 => String::new(),
         more => format!(" and {} more", more - 1),
@@ -302,12 +302,12 @@ fn ready(tally: &Tally, nothing: impl FnOnce() -> Nothing, now: Timestamp) -> Co
     );
     if tally.refused > 0 {
         let refused = tally.refused;
-        message = format!("{message}, {refused} are not: {}", tally.told());
+        message = format!("{message}, {refused} are not: {}", tally.reported());
     }
     if let Some(silent) = &tally.silent {
-        let told = told(silent);
+        let reported = reported(silent);
         message = format!(
-            "{message}; {} of them only in clusters that are silent {told}",
+            "{message}; {} of them only in clusters that are silent {reported}",
             silent.resources
         );
     }
@@ -321,11 +321,11 @@ fn ready(tally: &Tally, nothing: impl FnOnce() -> Nothing, now: Timestamp) -> Co
 
 impl Tally {
     /// Returns the reasons in words.
-    fn told(&self) -> String {
+    fn reported(&self) -> String {
         let reasons = self.reasons();
         let words = reasons
             .iter()
-            .map(|it| format!("{} {}", it.reason, told(it)));
+            .map(|it| format!("{} {}", it.reason, reported(it)));
         words.collect::<Vec<_>>().join("; ")
     }
 }

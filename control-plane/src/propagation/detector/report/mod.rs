@@ -134,8 +134,8 @@ impl Detector {
         let generation = policy.metadata().generation;
         // A process that has just started has not seen which templates are refused. The status that
         // the process before it wrote stays until it has.
-        let is_told = known.is_some_and(|it| it.observed_generation == generation);
-        if is_told && !self.has_reconciled_all() {
+        let is_reported = known.is_some_and(|it| it.observed_generation == generation);
+        if is_reported && !self.has_reconciled_all() {
             return Ok(Next::After(BATCH));
         }
         let tally = self.tally(key);
@@ -147,11 +147,11 @@ impl Detector {
         let (findings, is_complete) = self.audits.findings(key);
         let nothing = || self.nothing(&policy);
         let now = self.fleet.clock.now();
-        let told = known.map(|it| it.conditions.as_slice()).unwrap_or_default();
-        let suspended = decide::suspended(told, policy.metadata(), policy.spec(), now);
+        let reported = known.map(|it| it.conditions.as_slice()).unwrap_or_default();
+        let suspended = decide::suspended(reported, policy.metadata(), policy.spec(), now);
         let ordered = suspended.clone().filter(|it| {
-            let told = conditions::get(told, SUSPENDED);
-            conditions::is_update(told, it)
+            let reported = conditions::get(reported, SUSPENDED);
+            conditions::is_update(reported, it)
         });
         let began = Instant::now();
         let mut wanted = decide::status(
@@ -356,18 +356,20 @@ mod tests {
             let mut stand = Stand::new([(plural, policy), ("deployments", template)]);
             detect(&mut stand).await;
             pass(120).await;
-            let told = stand.api.object(plural, namespace, "web");
-            let told = told.expect("it stays")["status"].clone();
-            let conditions = told["conditions"].as_array().expect("it has conditions");
+            let reported = stand.api.object(plural, namespace, "web");
+            let reported = reported.expect("it stays")["status"].clone();
+            let conditions = reported["conditions"]
+                .as_array()
+                .expect("it has conditions");
             let reasons: Vec<_> = conditions.iter().map(|it| it["reason"].clone()).collect();
             for reason in ["NothingSelected", "NamespaceNotPropagated"] {
-                assert!(reasons.contains(&json!(reason)), "{is_wide}: {told}");
+                assert!(reasons.contains(&json!(reason)), "{is_wide}: {reported}");
             }
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_suspended_what_a_policy_propagates_is_told_once() {
+    async fn who_suspended_what_a_policy_propagates_is_reported_once() {
         let mut policy = policy();
         policy["spec"]["suspension"] = json!({"dispatching": true});
         let orders = json!([{"order": "suspend", "by": "alice", "reason": "an audit"}]);
@@ -379,9 +381,9 @@ mod tests {
         let said = stand.api.condition("propagationpolicies", "web", SUSPENDED);
         let expected = "its copies are neither created nor changed in any cluster: suspended by alice: an audit";
         assert_eq!(said["message"], expected, "{said}");
-        let told = stand.api.told().await;
-        let ordered = told.iter().filter(|it| it.1 == "Ordered").count();
-        assert_eq!(ordered, 1, "{told:?}");
+        let reported = stand.api.reported().await;
+        let ordered = reported.iter().filter(|it| it.1 == "Ordered").count();
+        assert_eq!(ordered, 1, "{reported:?}");
     }
 
     #[tokio::test(start_paused = true)]
@@ -411,19 +413,22 @@ mod tests {
             policy.expect("it stays")["status"].clone()
         };
         pass(120).await;
-        let told = status();
-        let reason = &told["reasons"][0];
-        assert_eq!(told["refused"], 1, "{told}");
-        assert_eq!(reason["reason"], "NotPropagated", "{told}");
+        let reported = status();
+        let reason = &reported["reasons"][0];
+        assert_eq!(reported["refused"], 1, "{reported}");
+        assert_eq!(reason["reason"], "NotPropagated", "{reported}");
         let message = reason["message"].as_str().unwrap();
         assert!(message.contains("registry"), "{message}");
         assert!(stand.binding("web-deployment").is_none());
         let registry = json!({"metadata": {"namespace": "shop", "name": "registry"}, "spec": {}});
         stand.api.put("overridepolicies", registry);
         pass(120).await;
-        let told = status();
-        assert!(stand.binding("web-deployment").is_some(), "{told}");
+        let reported = status();
+        assert!(stand.binding("web-deployment").is_some(), "{reported}");
         // No scheduler runs in this test.
-        assert_eq!(told["reasons"][0]["reason"], "NotScheduledYet", "{told}");
+        assert_eq!(
+            reported["reasons"][0]["reason"], "NotScheduledYet",
+            "{reported}"
+        );
     }
 }

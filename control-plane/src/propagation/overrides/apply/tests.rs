@@ -102,7 +102,7 @@ fn each_cluster_gets_the_rules_that_name_it_and_the_last_policy_has_the_last_wor
 }
 
 #[test]
-fn a_rule_that_changes_nothing_is_told_where_it_applies() {
+fn a_rule_that_changes_nothing_is_reported_where_it_applies() {
     for (rules, expected) in [
         (json!([]), Some(1)),
         (json!([{ "overriders": {} }]), Some(1)),
@@ -117,7 +117,7 @@ fn a_rule_that_changes_nothing_is_told_where_it_applies() {
         let mut manifest = web();
         let applied = apply(&mut manifest, &policies, &cluster("m1", "eu")).unwrap();
         let annotations = applied.annotations().into_iter();
-        let told: Vec<_> = annotations
+        let reported: Vec<_> = annotations
             .map(|(_, text)| serde_json::from_str::<Value>(&text).unwrap())
             .collect();
         let item = json!({ "policyName": "p", "overriders": {} });
@@ -125,13 +125,13 @@ fn a_rule_that_changes_nothing_is_told_where_it_applies() {
             .map(|of| json!(vec![item; of]))
             .into_iter()
             .collect();
-        assert_eq!(told, expected, "{rules}");
+        assert_eq!(reported, expected, "{rules}");
         assert_eq!(manifest, web());
     }
 }
 
 #[test]
-fn what_cannot_be_changed_is_told_with_policy_cluster_and_field() {
+fn what_cannot_be_changed_is_reported_with_policy_cluster_and_field() {
     for (overriders, reason) in [
         (
             json!({ "plaintext": [{ "path": "/metadata/name", "operator": "replace", "value": "x" }] }),
@@ -236,9 +236,9 @@ fn no_policies_go_through_a_large_manifest_without_end() {
             });
             let applied = apply(&mut manifest, &policies, &cluster("m1", "eu"));
             let error = applied.err();
-            let is_told = |text: &String| text.contains("shop/b") && text.contains("too often");
+            let is_reported = |text: &String| text.contains("shop/b") && text.contains("too often");
             assert_eq!(
-                error.as_ref().map(is_told),
+                error.as_ref().map(is_reported),
                 is_refused.then_some(true),
                 "{field}"
             );
@@ -247,14 +247,14 @@ fn no_policies_go_through_a_large_manifest_without_end() {
 }
 
 #[test]
-fn long_changes_are_not_told_in_the_annotations() {
+fn long_changes_are_not_reported_in_the_annotations() {
     let long = |bytes: usize| {
         spec(json!({ "overrideRules": [
         { "overriders": { "annotationsOverrider": [{ "operator": "add", "value": { "a": "x".repeat(bytes) } }] } },
         { "overriders": { "labelsOverrider": [{ "operator": "add", "value": { "a": "b" } }] } },
     ] }))
     };
-    for (bytes, is_told) in [(7_000, true), (9_000, false)] {
+    for (bytes, is_reported) in [(7_000, true), (9_000, false)] {
         let spec = long(bytes);
         let policies = [
             selected("wide", None, &spec),
@@ -267,8 +267,11 @@ fn long_changes_are_not_told_in_the_annotations() {
         for ((_, text), name) in annotations.iter().zip(["wide", "near"]) {
             let read: Value = serde_json::from_str(text).unwrap();
             assert_eq!(read[0]["policyName"], name);
-            assert_eq!(read[0].get("overriders").is_some(), is_told, "{bytes}");
-            assert_eq!(read.as_array().unwrap().len(), if is_told { 2 } else { 1 });
+            assert_eq!(read[0].get("overriders").is_some(), is_reported, "{bytes}");
+            assert_eq!(
+                read.as_array().unwrap().len(),
+                if is_reported { 2 } else { 1 }
+            );
         }
     }
 }

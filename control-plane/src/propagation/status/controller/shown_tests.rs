@@ -52,7 +52,7 @@ async fn a_template_shows_what_its_members_report() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_status_that_the_api_does_not_serve_is_written_ever_more_seldom_and_told_of_once() {
+async fn a_status_that_the_api_does_not_serve_is_written_ever_more_seldom_and_reported_of_once() {
     let stand = stand([("deployments", template())]).await;
     let path = "/deployments/web/status";
     let unserved = testing::refusal(404, "NotFound", "");
@@ -64,9 +64,9 @@ async fn a_status_that_the_api_does_not_serve_is_written_ever_more_seldom_and_to
     pass(4 * 60 * 60).await;
     let attempts = shown(&stand).len();
     assert!((20..50).contains(&attempts), "{attempts} in four hours");
-    let told = stand.api.told().await;
-    let is_told = told.iter().any(|it| it.1 == "AggregateStatusFailed");
-    assert!(is_told, "a person has to know: {told:?}");
+    let reported = stand.api.reported().await;
+    let is_reported = reported.iter().any(|it| it.1 == "AggregateStatusFailed");
+    assert!(is_reported, "a person has to know: {reported:?}");
     stand.api.answer_truly();
     stand.api.serve_deployments();
     stand.api.forget();
@@ -115,7 +115,7 @@ async fn a_copy_that_is_kept_elsewhere_neither_holds_the_generation_back_nor_cou
     start(&stand.fleet, &mut stand.tasks);
     stand.follow().await;
     pass(10).await;
-    let told = |stand: &Stand| {
+    let reported = |stand: &Stand| {
         let key = TemplateKey::of(&stand.fleet.bindings.iter().next().unwrap().spec.resource);
         let Lookup::Found(template) = stand.fleet.templates.get(&key) else {
             panic!("no template");
@@ -126,13 +126,17 @@ async fn a_copy_that_is_kept_elsewhere_neither_holds_the_generation_back_nor_cou
             status["replicas"].clone(),
         )
     };
-    assert_eq!(told(&stand), (Value::Null, json!(4)), "m2 has not seen it");
+    assert_eq!(
+        reported(&stand),
+        (Value::Null, json!(4)),
+        "m2 has not seen it"
+    );
     stand.api.put("works", copy("m2", 3, "Unhealthy"));
     pass(10).await;
-    assert_eq!(told(&stand), (json!(3), json!(4)), "m1 runs for both");
+    assert_eq!(reported(&stand), (json!(3), json!(4)), "m1 runs for both");
     stand.api.put("works", copy("m2", 3, "Healthy"));
     pass(10).await;
-    assert_eq!(told(&stand), (json!(3), json!(2)), "m2 has taken over");
+    assert_eq!(reported(&stand), (json!(3), json!(2)), "m2 has taken over");
 }
 
 #[tokio::test(start_paused = true)]
@@ -157,7 +161,7 @@ async fn what_is_nowhere_is_applied_only_if_it_asks_for_nothing() {
         stand.follow().await;
         pass(10).await;
         let held = stand.binding("web-deployment").unwrap();
-        let told = conditions::status(&held.status().conditions, "FullyApplied");
-        assert_eq!(told, Some(expected), "{components}");
+        let reported = conditions::status(&held.status().conditions, "FullyApplied");
+        assert_eq!(reported, Some(expected), "{components}");
     }
 }

@@ -49,7 +49,7 @@ fn a_cluster_is_silent_when_its_agent_does_not_report_or_its_api_cannot_be_reach
 }
 
 #[test]
-fn what_a_silent_cluster_reported_last_is_unknown_and_is_told_in_words() {
+fn what_a_silent_cluster_reported_last_is_unknown_and_is_reported_in_words() {
     let since = "unknown since 2026-01-01T00:00:07Z (ClusterStatusUnknown): the cluster is silent; it last reported:";
     for (reported, words) in [
         (

@@ -6,7 +6,7 @@ use crate::scheduler::tests::fixtures::{
 };
 
 #[test]
-fn each_cluster_is_told_with_what_it_is_given_and_why() {
+fn each_cluster_is_reported_with_what_it_is_given_and_why() {
     let one = json!({ "spreadConstraints": [
         { "spreadByField": "cluster", "minGroups": 1, "maxGroups": 1 },
     ] });
@@ -43,7 +43,7 @@ m2       yes   0      10        -      2      overflow affinity 1
 }
 
 #[test]
-fn no_group_is_told_after_one_with_a_cluster_that_nobody_knows() {
+fn no_group_is_reported_after_one_with_a_cluster_that_nobody_knows() {
     let groups = json!({ "clusterAffinities": [
         { "affinityName": "home", "clusterNames": ["m1"] },
         { "affinityName": "away", "clusterNames": ["m2"] },
@@ -57,7 +57,7 @@ fn no_group_is_told_after_one_with_a_cluster_that_nobody_knows() {
 }
 
 #[test]
-fn a_cluster_that_admits_no_more_and_gets_more_is_told_as_such() {
+fn a_cluster_that_admits_no_more_and_gets_more_is_reported_as_such() {
     let keeps = "m1:2 m2:2, keeps what it holds, admits no more: ";
     let gets = "m1:4 m2:2, gets more, as the others do not suffice, although it admits no more: ";
     for (replicas, expected) in [(4, keeps), (6, gets)] {
@@ -71,7 +71,7 @@ fn a_cluster_that_admits_no_more_and_gets_more_is_told_as_such() {
         });
         let given = given.collect::<Vec<_>>().join(" ");
         let why = explained[0].clusters[0].fate.why(true);
-        let told = format!("{given}, {why}");
-        assert!(told.starts_with(expected), "{told}");
+        let reported = format!("{given}, {why}");
+        assert!(reported.starts_with(expected), "{reported}");
     }
 }

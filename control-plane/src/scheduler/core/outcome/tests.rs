@@ -261,14 +261,14 @@ fn a_report_says_at_once_the_generation_of_its_own_write_if_that_settles_it() {
     let none = snapshot(&[]);
     let failed = |generation| check(&spec, generation, None, &none);
     let moves = check(&spec, 3, None, &elsewhere);
-    for (what, first, next, told) in [
+    for (what, first, next, reported) in [
         ("settled", placed(), settled(), Some(3)),
         ("the next fails", placed(), failed(3), Some(2)),
         ("the next moves it", placed(), moves, Some(2)),
         ("the first failed", failed(2), settled(), None),
     ] {
         let report = first.followed_by(&next, &subject);
-        assert_eq!(report.observed_generation, told, "{what}");
+        assert_eq!(report.observed_generation, reported, "{what}");
     }
 }
 
@@ -319,11 +319,11 @@ fn switched(applied: &Value, observed: Option<&str>) -> (String, Option<String>)
     let placed = outcome.placed.expect("another group takes it");
     assert_eq!(names(&placed.clusters), ["b1", "b2"]);
     let tasks = placed.tasks.unwrap_or_default();
-    let told = tasks
+    let reported = tasks
         .iter()
         .map(|task| format!("{}={}", task.from_cluster, task.reason));
     (
-        told.collect::<Vec<_>>().join(" "),
+        reported.collect::<Vec<_>>().join(" "),
         outcome.report.affinity_name,
     )
 }
@@ -605,12 +605,12 @@ fn to_stay_is_an_answer_to_a_request_for_a_new_placement() {
         assert_eq!(report.scheduled_at, expected.map(at), "{requested:?}");
         assert_eq!(report.observed_generation, Some(2));
         // A former version reported all but the time, and left the request open.
-        let told = ResourceBindingStatus {
+        let reported = ResourceBindingStatus {
             last_scheduled_time: status.last_scheduled_time.clone(),
             ..report.on(&status, at(10))
         };
         let answer = |second| json!({"status": {"lastScheduledTime": time(second)}});
         let expected = expected.map(answer);
-        assert_eq!(report.patch(&told, at(20)), expected, "{requested:?}");
+        assert_eq!(report.patch(&reported, at(20)), expected, "{requested:?}");
     }
 }

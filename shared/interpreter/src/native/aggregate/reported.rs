@@ -254,7 +254,7 @@ mod tests {
     }
 
     /// Returns what is reported of a template in clusters that report this, as it is stored then.
-    fn told(template: &Value, wanted: Value, reports: &[Value], second: i64) -> Value {
+    fn reported(template: &Value, wanted: Value, reports: &[Value], second: i64) -> Value {
         let members: Vec<_> = reports
             .iter()
             .map(|status| AggregatedStatusItem {
@@ -313,7 +313,7 @@ mod tests {
             ("too few", &four, of([2, 2, 2]), going, false),
             ("none are wanted", &no_replicas, nothing, complete, true),
         ] {
-            let status = told(&deployment(spec), status, &[], 5);
+            let status = reported(&deployment(spec), status, &[], 5);
             let available = if is_available {
                 "Available=True MinimumReplicasAvailable"
             } else {
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_that_is_stored_is_told_again_as_it_is_and_its_times_are_those_of_the_changes() {
+    fn a_status_that_is_stored_is_reported_again_as_it_is_and_its_times_are_those_of_the_changes() {
         let mut template = deployment(&json!({"replicas": 2}));
         let aggregated = |template: &Value, counters: Value| {
             let mut wanted = counters;
@@ -367,13 +367,13 @@ mod tests {
         };
         let well = counters(2, [2, 2, 2]);
         let wanted = aggregated(&template, well.clone());
-        let first = told(&template, wanted, &[], 10);
+        let first = reported(&template, wanted, &[], 10);
         template["status"] = first.clone();
         let wanted = aggregated(&template, well);
-        assert_eq!(told(&template, wanted, &[], 20), first);
+        assert_eq!(reported(&template, wanted, &[], 20), first);
 
         let wanted = aggregated(&template, counters(2, [2, 2, 0]));
-        let lost = told(&template, wanted, &[], 30);
+        let lost = reported(&template, wanted, &[], 30);
         let times = |it: usize| {
             let time = |key: &str| lost["conditions"][it][key].as_str().unwrap().to_owned();
             (time("lastTransitionTime"), time("lastUpdateTime"))
@@ -390,7 +390,7 @@ mod tests {
         template["status"] = json!({"conditions": [other]});
         let mut wanted = counters(2, [1, 1, 1]);
         wanted["conditions"] = template["status"]["conditions"].clone();
-        let status = told(&template, wanted, &[], 5);
+        let status = reported(&template, wanted, &[], 5);
         assert!(conditions(&status).starts_with("Audited=True Ours, Progressing=True"));
     }
 
@@ -399,11 +399,11 @@ mod tests {
         let daemons = json!({"apiVersion": "apps/v1", "kind": "DaemonSet"});
         let seen = json!({"observedGeneration": 1, "numberReady": 0});
         assert_eq!(
-            told(&daemons, seen.clone(), &[], 5),
+            reported(&daemons, seen.clone(), &[], 5),
             json!({"numberReady": 0})
         );
         assert_eq!(
-            told(&daemons, seen.clone(), std::slice::from_ref(&seen), 5),
+            reported(&daemons, seen.clone(), std::slice::from_ref(&seen), 5),
             seen
         );
 
@@ -416,7 +416,7 @@ mod tests {
             ("Bound", &[Value::Null], "Pending"),
             ("Lost", &[Value::Null], "Lost"),
         ] {
-            let status = told(&claim, phase(wanted), reports, 5);
+            let status = reported(&claim, phase(wanted), reports, 5);
             assert_eq!(status, phase(expected), "{wanted} {reports:?}");
         }
     }
@@ -431,9 +431,9 @@ mod tests {
             (2, "DisruptionAllowed=True SufficientPods"),
         ] {
             let wanted = json!({"disruptionsAllowed": allowed});
-            let status = told(&template, wanted.clone(), std::slice::from_ref(&wanted), 5);
+            let status = reported(&template, wanted.clone(), std::slice::from_ref(&wanted), 5);
             assert_eq!(conditions(&status), expected);
-            assert_eq!(told(&template, wanted.clone(), &[], 5), wanted);
+            assert_eq!(reported(&template, wanted.clone(), &[], 5), wanted);
         }
     }
 
@@ -451,7 +451,7 @@ mod tests {
             let template = json!({
                 "apiVersion": "batch/v1", "kind": "Job", "spec": {"suspend": suspend},
             });
-            let status = told(&template, json!({}), &reports, 5);
+            let status = reported(&template, json!({}), &reports, 5);
             let expected = if is_said {
                 "Suspended=True JobSuspended"
             } else {

@@ -64,7 +64,7 @@ fn an_answer_that_cannot_be_used_says_why() {
     let merge = "expected \"JSONPatch\"";
     let failed = json!({ "successful": false });
     let without = json!({ "patchType": "JSONPatch" });
-    for (operation, response, told) in [
+    for (operation, response, reported) in [
         (InterpretHealth, json!({}), "response.healthy is absent"),
         (InterpretHealth, json!({ "healthy": "yes" }), "invalid type"),
         (InterpretHealth, foreign, "response.uid"),
@@ -83,7 +83,7 @@ fn an_answer_that_cannot_be_used_says_why() {
         let Err(Fault::Malformed(text)) = answered(operation, &response) else {
             panic!("{response}");
         };
-        assert!(text.contains(told), "{response}: {text}");
+        assert!(text.contains(reported), "{response}: {text}");
     }
     let refused =
         json!({ "successful": false, "status": { "code": 400, "message": "no such kind" } });
@@ -102,7 +102,7 @@ fn an_answer_that_cannot_be_used_says_why() {
 }
 
 #[test]
-fn a_field_that_is_wrong_is_told_with_its_place() {
+fn a_field_that_is_wrong_is_reported_with_its_place() {
     use Operation::{InterpretComponent, InterpretDependency, InterpretReplica};
     let requirements = json!({ "resourceRequest": { "cpu": "much" } });
     let replicas = json!({ "replicas": 1, "replicaRequirements": requirements });

@@ -560,15 +560,16 @@ async fn failures_of_one_operation_suspend_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_webhook_that_does_not_answer_for_a_minute_is_told_and_answers_are_asked_again_later() {
+async fn a_webhook_that_does_not_answer_for_a_minute_is_reported_and_answers_are_asked_again_later()
+{
     muster_shared::tls::install_provider();
     // The questions are never answered.
     let silent = Webhooks::sending(|_| std::future::pending());
     let one = Arc::new(Interpreters::with_webhooks(silent));
     one.set(crate::lua::Rules::default());
     one.set_hooks(hooks());
-    let told: Arc<Mutex<Vec<String>>> = Arc::default();
-    let to = Arc::clone(&told);
+    let reported: Arc<Mutex<Vec<String>>> = Arc::default();
+    let to = Arc::clone(&reported);
     one.on_failure(move |failed| to.lock().push(failed.note.clone()));
     let heard: Arc<Mutex<Vec<Duration>>> = Arc::default();
     let (to, begun) = (Arc::clone(&heard), Instant::now());
@@ -581,9 +582,9 @@ async fn a_webhook_that_does_not_answer_for_a_minute_is_told_and_answers_are_ask
     tokio::spawn(async move { runs.run(ends).await });
     assert!(one.health(&widget("w", 0)).unwrap_err().pending().is_some());
     tokio::time::sleep(Duration::from_secs(59)).await;
-    assert!(told.lock().is_empty());
+    assert!(reported.lock().is_empty());
     tokio::time::sleep(Duration::from_secs(4)).await;
-    let notes = told.lock().clone();
+    let notes = reported.lock().clone();
     assert_eq!(notes.len(), 1, "{notes:?}");
     assert!(
         notes[0].contains("about 1 objects") && notes[0].contains("\"w\""),

@@ -50,14 +50,14 @@ fn back() -> Vec<Cluster> {
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "one table")]
-fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_order() {
+fn who_is_without_service_what_happens_next_and_what_to_do_are_reported_in_this_order() {
     let with = |ready: &[&str], bindings| snapshot(five(ready), bindings);
     let fence = "m1 has x:NoExecute: it leaves when its copy there is stopped: its copy may run until 400 s after the last renewal of the cluster's lease";
     let fenced = |reason: &str| {
         let mut binding = pending("ledger", reason, fence).as_ref().clone();
-        let told = condition("Fenced", "True", "ConfirmedByAgents", "", SINCE);
+        let reported = condition("Fenced", "True", "ConfirmedByAgents", "", SINCE);
         let status = binding.status.as_mut().unwrap();
-        status.conditions.push(read(told));
+        status.conditions.push(read(reported));
         vec![Arc::new(binding)]
     };
     let paused = |snapshot: Snapshot| Snapshot {
@@ -291,14 +291,14 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
             let line = ["kubectl-muster"].into_iter().chain(words.split(' '));
             crate::line::parse(line.map(str::to_owned)).unwrap();
         }
-        let [told_service, told_next, told_advice, _] = summary.lines();
-        let found = [told_service.1, told_next.1, told_advice.1];
+        let [reported_service, reported_next, reported_advice, _] = summary.lines();
+        let found = [reported_service.1, reported_next.1, reported_advice.1];
         assert_eq!(found, [service.to_owned(), next.to_owned(), advice], "{what}");
     }
 }
 
 #[test]
-fn a_copy_that_has_stopped_is_not_told_to_stop_where_another_one_may_run() {
+fn a_copy_that_has_stopped_is_not_reported_to_stop_where_another_one_may_run() {
     let fence = "m1 has x:NoExecute: its copy may run until 400 s after the last renewal";
     let mut binding = pending("ledger", FOR_FENCE, fence).as_ref().clone();
     let second = read(json!({ "name": "m2", "replicas": 1 }));
@@ -353,7 +353,7 @@ fn a_fleet_whose_workloads_are_not_back_does_not_seem_as_if_nothing_had_happened
 }
 
 #[test]
-fn many_lost_clusters_are_told_by_the_region_that_most_of_them_are_in() {
+fn many_lost_clusters_are_reported_by_the_region_that_most_of_them_are_in() {
     let clusters = (0..20).map(|at| {
         let is_north = at < 8;
         let mut it = cluster(
@@ -374,7 +374,7 @@ fn many_lost_clusters_are_told_by_the_region_that_most_of_them_are_in() {
 }
 
 #[test]
-fn clusters_that_fall_silent_one_after_the_other_are_not_told_to_have_done_so_at_once() {
+fn clusters_that_fall_silent_one_after_the_other_are_not_reported_to_have_done_so_at_once() {
     let first = "the first for 5 min 40 s (last heard 00:04:20Z)";
     for (count, second, expected) in [
         (
@@ -403,7 +403,7 @@ fn clusters_that_fall_silent_one_after_the_other_are_not_told_to_have_done_so_at
 }
 
 #[test]
-fn workloads_of_a_cluster_that_was_lost_before_the_network_are_not_told_to_run() {
+fn workloads_of_a_cluster_that_was_lost_before_the_network_are_not_reported_to_run() {
     for (place, expected) in [
         ("m1", "it most likely still runs"),
         ("m2", "perhaps 1 workload is without service"),
@@ -454,7 +454,7 @@ fn what_happened_and_what_to_do_blame_the_network_by_one_rule() {
 }
 
 #[test]
-fn what_is_told_to_be_on_is_not_stopped_or_paused() {
+fn what_is_reported_to_be_on_is_not_stopped_or_paused() {
     let well = "0.5 workloads a second (primary rate): 0 of 5 clusters have failed, at most 2 may";
     let paused = format!("0 a second (paused); without the pause {well}");
     let halted = format!("nothing moves, because nobody leads; with a leader {well}");
@@ -552,10 +552,10 @@ fn the_time_of_day_of_what_comes_is_the_same_at_each_refresh() {
 }
 
 #[test]
-fn a_workload_that_waits_for_a_time_is_told_with_what_holds_it_then() {
+fn a_workload_that_waits_for_a_time_is_reported_with_what_holds_it_then() {
     let fenced = "m1 has x: its copy may run until 400 s after the last renewal";
     let tolerated = "m1 has x: it stays until 2026-01-01T00:11:00Z";
-    let told = |ready: &[&str], is_paused: bool, reason: &str| {
+    let reported = |ready: &[&str], is_paused: bool, reason: &str| {
         let message = if reason == FOR_FENCE {
             fenced
         } else {
@@ -587,7 +587,7 @@ fn a_workload_that_waits_for_a_time_is_told_with_what_holds_it_then() {
         (1, false, FOR_TOLERATION, Some(60), None, grace, grace),
         (1, true, FOR_TOLERATION, None, None, &pause_grace, grace),
     ] {
-        let found = told(&["Unknown"; 3][..lost], is_paused, reason);
+        let found = reported(&["Unknown"; 3][..lost], is_paused, reason);
         let expected = (why.to_owned(), at_most, stops, line.to_owned());
         assert_eq!(found, expected, "{lost} {is_paused} {reason}");
     }

@@ -66,7 +66,7 @@ fn fleet() -> Snapshot {
 const LARGEST: usize = 2_000_000;
 
 #[test]
-fn the_loss_of_a_region_of_a_large_fleet_is_told_as_that_and_in_a_bounded_answer() {
+fn the_loss_of_a_region_of_a_large_fleet_is_reported_as_that_and_in_a_bounded_answer() {
     let snapshot = fleet();
     let mut report = decide(&snapshot);
     report.cluster_list = snapshot.cluster_rows();
@@ -77,13 +77,13 @@ fn the_loss_of_a_region_of_a_large_fleet_is_told_as_that_and_in_a_bounded_answer
     if let Some(file) = std::env::var_os("MUSTER_LARGE_STATUS") {
         std::fs::write(file, text).unwrap();
     }
-    let told: Vec<String> = report.summary.lines().into_iter().map(|it| it.1).collect();
+    let reported: Vec<String> = report.summary.lines().into_iter().map(|it| it.1).collect();
     assert_eq!(
         report.summary.line(),
         "ALARM: 100 of 3500 clusters silent at once for 5 min 40 s (last heard 00:04:20Z), 80 of them in region-03 (of 100 there): 1600 of 2800 workloads run elsewhere, 1200 wait for their turn, at the pace of the fleet"
     );
     assert_eq!(
-        told,
+        reported,
         [
             "perhaps 1200 workloads are without service, at worst since 00:04:20Z (Deployment default/w00043, w00045, w00047 and 1197 more): their clusters (region-03-c001, region-03-c015, region-03-c029 and 3 more) are silent",
             "in 4 min (00:14:00Z): the last of 1200 workloads that wait has been placed elsewhere, at the latest",

@@ -40,13 +40,13 @@ fn what_people_ordered_and_nothing_else_can_be_left_out_of_the_exit_code() {
 }
 
 #[test]
-fn the_estimate_of_a_drain_knows_its_own_rate_and_the_rate_is_told() {
+fn the_estimate_of_a_drain_knows_its_own_rate_and_the_rate_is_reported() {
     let waits = |cluster: &str, count: usize| {
         let message = format!("{cluster} has taint failover.muster.io/drain:NoExecute");
         (0..count).map(move |_| binding_saying("WaitingForRate", &message))
     };
     let fast = "nothing leaves: failover.muster.io/drain-rate is \"fast\"";
-    for (what, own, others, expected, told) in [
+    for (what, own, others, expected, reported) in [
         ("its own rate", "0.5", 0, Some(58), "0.5 a second "),
         ("others may go first", "0.5", 5, Some(59), "0.5 a second "),
         ("that of the fleet", "", 0, Some(6), "-          -"),
@@ -62,13 +62,13 @@ fn the_estimate_of_a_drain_knows_its_own_rate_and_the_rate_is_told() {
         let here = waiting.find(|it| it.clusters == ["m1"]);
         assert_eq!(here.unwrap().at_most_seconds, expected, "{what}");
         let text = print::table(&report, snapshot.now);
-        let told = format!("30s     {told}");
-        assert!(text.contains(&told), "{what}: {text}");
+        let reported = format!("30s     {reported}");
+        assert!(text.contains(&reported), "{what}: {text}");
     }
 }
 
 #[test]
-fn what_a_person_ordered_is_told_as_an_order_and_not_as_a_fault() {
+fn what_a_person_ordered_is_reported_as_an_order_and_not_as_a_fault() {
     let mut cordoned = cluster("m2", "True", &[]);
     cordoned.spec.taints = read(json!([
         {"key": "failover.muster.io/cordon", "effect": "NoSchedule"},
@@ -94,7 +94,7 @@ fn what_a_person_ordered_is_told_as_an_order_and_not_as_a_fault() {
 }
 
 #[test]
-fn a_taint_that_a_person_ordered_is_told_with_who_put_it_on_and_why() {
+fn a_taint_that_a_person_ordered_is_reported_with_who_put_it_on_and_why() {
     let mut tainted = cluster("m1", "True", &["rack"]);
     let order = json!([{
         "order": "taint", "change": "tainted rack:PreferNoExecute", "by": "alice",
@@ -104,18 +104,18 @@ fn a_taint_that_a_person_ordered_is_told_with_who_put_it_on_and_why() {
     tainted.annotations_mut().extend([order]);
     let clusters = vec![tainted, cluster("m2", "True", &["gpu"])];
     let report = decide(&snapshot(clusters, vec![]));
-    let told: Vec<_> = report.not_well.iter().map(|it| it.why.as_deref()).collect();
+    let reported: Vec<_> = report.not_well.iter().map(|it| it.why.as_deref()).collect();
     let by_alice = "tainted rack:PreferNoExecute by alice at 2026-01-01T00:09:00Z: new disks";
-    assert_eq!(told, [Some(by_alice), None]);
+    assert_eq!(reported, [Some(by_alice), None]);
     let text = print::table(&report, NOW.parse().unwrap());
     assert!(text.contains(by_alice), "{text}");
 }
 
 #[test]
-fn workloads_that_a_policy_suspends_where_they_are_are_told() {
+fn workloads_that_a_policy_suspends_where_they_are_are_reported() {
     let on = |cluster: &str| json!({ "dispatchingOnClusters": { "clusterNames": [cluster] } });
-    let told = "Suspended:  1 workload (Deployment default/web), whose policy suspends its copies; by whose order, and why: kubectl muster explain\n";
-    for (suspension, is_told) in [
+    let reported = "Suspended:  1 workload (Deployment default/web), whose policy suspends its copies; by whose order, and why: kubectl muster explain\n";
+    for (suspension, is_reported) in [
         (json!(null), false),
         (json!({ "dispatching": true }), true),
         (on("m2"), true),
@@ -126,23 +126,23 @@ fn workloads_that_a_policy_suspends_where_they_are_are_told() {
         web.spec.suspension = read(suspension);
         let report = decide(&snapshot(well(), vec![Arc::new(web)]));
         let text = print::table(&report, NOW.parse().unwrap());
-        assert_eq!(text.contains(told), is_told, "{text}");
+        assert_eq!(text.contains(reported), is_reported, "{text}");
     }
 }
 
 #[test]
-fn host_names_that_lead_to_no_healthy_copy_are_told() {
-    for (status, is_told) in [("True", false), ("False", true)] {
+fn host_names_that_lead_to_no_healthy_copy_are_reported() {
+    for (status, is_reported) in [("True", false), ("False", true)] {
         let web = binding("web", &[("HostnamePublished", status, "LastKnown")], None);
         let report = decide(&snapshot(well(), vec![web]));
         let text = print::table(&report, NOW.parse().unwrap());
-        let told = "Host names: 1 (Deployment default/web) does not lead to healthy copies; why: kubectl muster explain\n";
-        assert_eq!(text.contains(told), is_told, "{text}");
+        let reported = "Host names: 1 (Deployment default/web) does not lead to healthy copies; why: kubectl muster explain\n";
+        assert_eq!(text.contains(reported), is_reported, "{text}");
     }
 }
 
 #[test]
-fn who_suspended_the_copies_of_workloads_is_told() {
+fn who_suspended_the_copies_of_workloads_is_reported() {
     let mut web = binding("web", &[], None).as_ref().clone();
     web.spec.suspension = read(json!({ "dispatching": true }));
     let report = decide(&Snapshot {
@@ -152,13 +152,13 @@ fn who_suspended_the_copies_of_workloads_is_told() {
         ..snapshot(well(), vec![Arc::new(web)])
     });
     let text = print::table(&report, NOW.parse().unwrap());
-    let told =
+    let reported =
         "whose policy suspends its copies: a: suspended by alice: an audit; and 2 more policies\n";
-    assert!(text.contains(told), "{text}");
+    assert!(text.contains(reported), "{text}");
 }
 
 #[test]
-fn what_could_not_be_read_is_not_told_as_zero() {
+fn what_could_not_be_read_is_not_reported_as_zero() {
     let blind = Snapshot {
         clusters: Err("list clusters: 404".to_owned()),
         bindings: Err("list resourcebindings: 404".to_owned()),
@@ -221,22 +221,22 @@ fn workloads_whose_state_is_unknown_and_that_nothing_moves_are_listed_with_why()
     let report = decide(&silent);
     assert_eq!(report.unknown, 1);
     let text = print::table(&report, silent.now);
-    let told = "Deployment default/web   SilentAndNotJudged   -       -      no control plane leads that could judge whether m2 is silent";
-    assert!(text.contains(told), "{text}");
+    let reported = "Deployment default/web   SilentAndNotJudged   -       -      no control plane leads that could judge whether m2 is silent";
+    assert!(text.contains(reported), "{text}");
 }
 
 #[test]
 fn workloads_that_lack_what_they_refer_to_are_counted_and_listed() {
-    for (status, is_told) in [("True", true), ("False", false)] {
+    for (status, is_reported) in [("True", true), ("False", false)] {
         let lacks = (references::CONDITION, status, references::NOT_PLACED);
         let report = decide(&snapshot(well(), vec![binding("web", &[lacks], None)]));
-        assert_eq!(report.code(), u8::from(is_told), "{status}");
+        assert_eq!(report.code(), u8::from(is_reported), "{status}");
         let text = print::table(&report, NOW.parse().unwrap());
         for part in [
             "Workloads:  1, 1 without what they refer to\n",
             "WITHOUT DEPENDENCIES",
         ] {
-            assert_eq!(text.contains(part), is_told, "{part}: {text}");
+            assert_eq!(text.contains(part), is_reported, "{part}: {text}");
         }
     }
 }

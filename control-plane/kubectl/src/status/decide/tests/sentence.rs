@@ -29,7 +29,7 @@ fn failing_for(name: &str, reason: &str) -> Arc<AnyBinding> {
 }
 
 #[test]
-fn a_failing_application_is_told_with_the_time_at_which_it_may_leave() {
+fn a_failing_application_is_reported_with_the_time_at_which_it_may_leave() {
     let report = decide(&snapshot(
         five(&[]),
         vec![failing_for("web", "WaitingForToleration")],
@@ -176,7 +176,7 @@ fn a_workload_that_asks_for_no_replicas_is_not_without_service() {
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "one table")]
-fn the_state_of_the_fleet_is_told_in_one_sentence() {
+fn the_state_of_the_fleet_is_reported_in_one_sentence() {
     let left: Vec<ObjectMeta> = (0..12).map(|at| work(&format!("web{at}"), "m1")).collect();
     let lost = || {
         let stranded = ["a", "b"].map(|name| pending(name, "NowhereToGo", NOWHERE));
@@ -524,10 +524,10 @@ fn the_state_of_the_fleet_is_told_in_one_sentence() {
 }
 
 #[test]
-fn a_cluster_whose_clock_is_slow_is_not_told_to_have_been_silent_for_longer() {
+fn a_cluster_whose_clock_is_slow_is_not_reported_to_have_been_silent_for_longer() {
     // The control plane saw all of them fall silent five minutes ago. The clock of m1 is three
     // hours slow.
-    let told = [&["Unknown"][..], &["Unknown"; 5]].map(|ready| {
+    let reported = [&["Unknown"][..], &["Unknown"; 5]].map(|ready| {
         let slow = Snapshot {
             leases: Ok(renewed("2025-12-31T21:04:20Z")),
             ..snapshot(five(ready), Vec::new())
@@ -535,16 +535,19 @@ fn a_cluster_whose_clock_is_slow_is_not_told_to_have_been_silent_for_longer() {
         decide(&slow).summary.line()
     });
     assert!(
-        told[0].contains("m1 silent for 5 min (since 00:05:00Z)"),
-        "{told:?}"
+        reported[0].contains("m1 silent for 5 min (since 00:05:00Z)"),
+        "{reported:?}"
     );
-    assert!(told[1].contains("at once"), "{told:?}");
-    assert!(told[1].contains("most likely the network"), "{told:?}");
+    assert!(reported[1].contains("at once"), "{reported:?}");
+    assert!(
+        reported[1].contains("most likely the network"),
+        "{reported:?}"
+    );
 }
 
 #[test]
-fn what_peers_see_of_a_cluster_that_is_not_ready_is_told() {
-    let told = |ready: &str, seen: &str, leader: &str| {
+fn what_peers_see_of_a_cluster_that_is_not_ready_is_reported() {
+    let reported = |ready: &str, seen: &str, leader: &str| {
         let mut clusters = five(&[ready]);
         let seen = condition("SeenByPeers", seen, "x", "as m2 says", SINCE);
         let status = clusters[0].status.as_mut().unwrap();
@@ -584,16 +587,16 @@ fn what_peers_see_of_a_cluster_that_is_not_ready_is_told() {
         ),
     ] {
         let expected = (format!("{words}{more}"), why.to_owned());
-        assert_eq!(told(ready, seen, "2026-01-01T00:09:58Z"), expected);
+        assert_eq!(reported(ready, seen, "2026-01-01T00:09:58Z"), expected);
     }
     // No control plane leads, so that the reports of peers are not judged.
-    let (sentence, why) = told("Unknown", "True", "2026-01-01T00:06:00Z");
+    let (sentence, why) = reported("Unknown", "True", "2026-01-01T00:06:00Z");
     assert!(sentence.ends_with(silent), "{sentence}");
     assert_eq!(why, "");
 }
 
 #[test]
-fn a_check_that_fails_is_told_of_a_cluster_whether_it_is_tainted_or_not() {
+fn a_check_that_fails_is_reported_of_a_cluster_whether_it_is_tainted_or_not() {
     let of = |taints: &[&str], checks: &[(&str, &str)]| {
         let mut checked = cluster("m1", "True", taints);
         let conditions = &mut checked.status.as_mut().unwrap().conditions;

@@ -7,7 +7,7 @@ fn change(by: &str, key: &str, added: bool) -> (String, String, bool) {
 }
 
 #[test]
-fn each_change_is_told_with_the_policy_that_wants_it_and_touches_no_other_taint() {
+fn each_change_is_reported_with_the_policy_that_wants_it_and_touches_no_other_taint() {
     let mut story = Story::new(vec![proposed("a", 0, 0), proposed("b", 0, 0)]);
     story.by_hand("other");
     story.check(0);

@@ -44,7 +44,7 @@ fn no_progress(is_said: bool) -> Progress {
 
 /// Returns the binding of an application for which a history is recorded, and which may have a
 /// condition that reports it.
-fn binding(told: Option<Condition>) -> Value {
+fn binding(reported: Option<Condition>) -> Value {
     let history = History {
         since: [("m1".to_owned(), at(10))].into(),
         ..History::default()
@@ -60,14 +60,14 @@ fn binding(told: Option<Condition>) -> Value {
             },
             "clusters": [{"name": "m1"}],
         },
-        "status": {"conditions": Vec::from_iter(told)},
+        "status": {"conditions": Vec::from_iter(reported)},
     })
 }
 
 /// Returns a fleet with the binding of an application for which a history is recorded, a
 /// controller, and the binding.
-async fn stand(told: Option<Condition>) -> (Stand, Applications, Arc<AnyBinding>) {
-    let mut stand = Stand::new([("resourcebindings", binding(told))]);
+async fn stand(reported: Option<Condition>) -> (Stand, Applications, Arc<AnyBinding>) {
+    let mut stand = Stand::new([("resourcebindings", binding(reported))]);
     let fleet = Arc::clone(&stand.fleet);
     let pace = Pace::of(&fleet.settings);
     let controller = Applications {
@@ -95,22 +95,22 @@ fn case<'a>(key: &'a BindingKey, binding: &'a AnyBinding) -> Case<'a> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn that_nothing_is_asked_for_any_more_is_told_where_something_was_told() {
+async fn that_nothing_is_asked_for_any_more_is_reported_where_something_was_reported() {
     let (cluster, since, until) = ("m1".to_owned(), at(10), at(20));
     let tolerated = FailoverState::Tolerated {
         cluster,
         since,
         until,
     };
-    for (told, expected) in [
+    for (reported, expected) in [
         (None, false),
         (Some(tolerated), true),
         (Some(FailoverState::NotFollowed(Unfollowed::Health)), true),
         (Some(FailoverState::Recovered), false),
     ] {
-        let what = format!("{told:?}");
-        let told = told.map(|state| state.condition(at(30)));
-        let (stand, controller, binding) = stand(told).await;
+        let what = format!("{reported:?}");
+        let reported = reported.map(|state| state.condition(at(30)));
+        let (stand, controller, binding) = stand(reported).await;
         let key = key("web-deployment");
         let next = controller.forget(&case(&key, &binding), None).await;
         assert_eq!(next.unwrap(), Next::Done, "{what}");
@@ -120,7 +120,7 @@ async fn that_nothing_is_asked_for_any_more_is_told_where_something_was_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_move_whose_report_is_refused_is_still_to_be_told() {
+async fn a_move_whose_report_is_refused_is_still_to_be_reported() {
     for is_refused in [false, true] {
         let (stand, controller, binding) = stand(None).await;
         let key = key("web-deployment");
@@ -162,7 +162,7 @@ async fn a_history_that_comes_too_late_is_read_again_or_dropped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_in_the_queue_says_so_after_a_while_unless_an_obstacle_is_told_already() {
+async fn who_waits_in_the_queue_says_so_after_a_while_unless_an_obstacle_is_reported_already() {
     let since = at(10);
     let (cluster, why) = ("m1".to_owned(), rate());
     let rate = FailoverState::Held {
@@ -173,12 +173,12 @@ async fn who_waits_in_the_queue_says_so_after_a_while_unless_an_obstacle_is_told
     .condition(at(30));
     let mut stranded = rate.clone();
     stranded.reason = "NowhereToGo".to_owned();
-    for (what, told, is_said) in [
-        ("nothing is told", None, false),
+    for (what, reported, is_said) in [
+        ("nothing is reported", None, false),
         ("the process before said so", Some(stranded), true),
         ("of something else", Some(rate), false),
     ] {
-        let (_stand, controller, binding) = stand(told).await;
+        let (_stand, controller, binding) = stand(reported).await;
         let key = key("web-deployment");
         let case = case(&key, &binding);
         let look = || {
@@ -210,8 +210,8 @@ async fn what_a_condition_said_before_is_brought_up_to_date_once_it_is_over() {
     };
     let moved = moved();
     let health = FailoverState::NotFollowed(Unfollowed::Health);
-    for (what, told, last, is_said, expected) in [
-        ("nothing was told", None, None, false, None),
+    for (what, reported, last, is_said, expected) in [
+        ("nothing was reported", None, None, false, None),
         (
             "it was held",
             Some(held()),
@@ -235,7 +235,7 @@ async fn what_a_condition_said_before_is_brought_up_to_date_once_it_is_over() {
             None,
         ),
         (
-            "its move was told",
+            "its move was reported",
             Some(FailoverState::Left(moved.clone())),
             None,
             false,
@@ -249,8 +249,8 @@ async fn what_a_condition_said_before_is_brought_up_to_date_once_it_is_over() {
             Some("ApplicationMoved"),
         ),
     ] {
-        let told = told.map(|state| state.condition(at(30)));
-        let (stand, controller, binding) = stand(told).await;
+        let reported = reported.map(|state| state.condition(at(30)));
+        let (stand, controller, binding) = stand(reported).await;
         let key = key("web-deployment");
         let case = case(&key, &binding);
         let history = History {
@@ -261,7 +261,13 @@ async fn what_a_condition_said_before_is_brought_up_to_date_once_it_is_over() {
         let progress = no_progress(is_said);
         let next = controller.conclude(&case, &history, progress).await;
         next.unwrap();
-        let mut reasons: Vec<String> = stand.api.told().await.into_iter().map(|it| it.1).collect();
+        let mut reasons: Vec<String> = stand
+            .api
+            .reported()
+            .await
+            .into_iter()
+            .map(|it| it.1)
+            .collect();
         reasons.dedup();
         assert_eq!(reasons, Vec::from_iter(expected), "{what}");
     }
@@ -304,11 +310,11 @@ async fn a_condition_that_others_write_all_the_time_is_tried_so_often_and_no_mor
         let (method, path) = (Method::PATCH, "/web-deployment/status");
         stand.api.answer(method, path, code, refused);
         let state = FailoverState::NotFollowed(Unfollowed::Health);
-        let told = controller
+        let reported = controller
             .report(&key("web-deployment"), &binding, &state, at(1_000))
             .await;
-        assert_eq!(told.is_ok(), is_done, "{code}");
+        assert_eq!(reported.is_ok(), is_done, "{code}");
         assert_eq!(stand.api.writes().len(), tries as usize, "{code}");
-        assert_eq!(stand.api.told().await, [], "{code}");
+        assert_eq!(stand.api.reported().await, [], "{code}");
     }
 }

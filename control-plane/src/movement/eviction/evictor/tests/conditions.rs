@@ -16,7 +16,7 @@ fn a_condition_left_over_from_before_a_restart_is_put_right() {
         vec![Arc::new(waiting)],
         true,
     );
-    assert_eq!(world.told(), [("w".to_owned(), "AbandonedOnMove")]);
+    assert_eq!(world.reported(), [("w".to_owned(), "AbandonedOnMove")]);
 }
 
 fn with_condition(binding: &AnyBinding, condition: &Value) -> Arc<AnyBinding> {
@@ -33,7 +33,7 @@ fn pending(message: &str, second: i64) -> Value {
 }
 
 #[test]
-fn after_a_restart_an_eviction_that_nobody_told_of_is_told_with_its_cluster_and_cause() {
+fn after_a_restart_an_eviction_that_nobody_reported_of_is_reported_with_its_cluster_and_cause() {
     let moved = {
         let mut moved = AnyBinding::clone(&binding("w", &["c1"], &json!({})));
         let at = Timestamp::from_second(900).unwrap();
@@ -43,7 +43,7 @@ fn after_a_restart_an_eviction_that_nobody_told_of_is_told_with_its_cluster_and_
         moved.metadata.annotations = Some(annotations.into());
         moved
     };
-    let told = |binding: Arc<AnyBinding>| {
+    let reported = |binding: Arc<AnyBinding>| {
         let mut world = World::pair(cluster("c0", &down(0)), [binding]);
         let reports = world.evictor.take_reports().bindings;
         reports
@@ -54,7 +54,7 @@ fn after_a_restart_an_eviction_that_nobody_told_of_is_told_with_its_cluster_and_
     let before = with_condition(&moved, &pending("c0 has taint down:NoExecute", 890));
     for unreported in [Arc::new(moved.clone()), before] {
         assert_eq!(
-            told(unreported),
+            reported(unreported),
             ["left c0 for c1 (Directly): c0 has taint down:NoExecute, which is not tolerated"]
         );
     }
@@ -62,7 +62,10 @@ fn after_a_restart_an_eviction_that_nobody_told_of_is_told_with_its_cluster_and_
         "type": "EvictionPending", "status": "False", "reason": "Evicted", "message": "left c0 for c1 ...",
         "lastTransitionTime": Timestamp::from_second(900).unwrap(),
     });
-    assert!(told(with_condition(&moved, &known)).is_empty(), "told once");
+    assert!(
+        reported(with_condition(&moved, &known)).is_empty(),
+        "reported once"
+    );
 }
 
 #[test]
@@ -75,23 +78,26 @@ fn a_stale_condition_is_put_right_for_the_cluster_that_it_names() {
     let clusters = ["c1", "c10"].map(|name| cluster(name, &json!([])));
     let mut world = World::of(clusters.to_vec(), vec![stale], true);
     let reports = world.evictor.take_reports().bindings;
-    let told: Vec<_> = reports
+    let reported: Vec<_> = reports
         .iter()
         .map(|(_, note)| (note.cluster.as_str(), note.reason()))
         .collect();
-    assert_eq!(told, [("c10", "AbandonedOnRecovery")]);
+    assert_eq!(reported, [("c10", "AbandonedOnRecovery")]);
 }
 
 #[test]
 fn what_somebody_else_moves_while_it_waits_is_not_said_to_wait_any_more() {
     let mut world = World::new(10, 1, 1);
-    world.told();
+    world.reported();
     world.put(&binding("w0-0", &["c5"], &json!({})));
-    assert_eq!(world.told(), [("w0-0".to_owned(), "AbandonedOnMove")]);
+    assert_eq!(world.reported(), [("w0-0".to_owned(), "AbandonedOnMove")]);
     let mut world = World::new(10, 1, 1);
-    world.told();
+    world.reported();
     world.evictor.cluster_gone("c0", true, world.now());
-    assert_eq!(world.told(), [("w0-0".to_owned(), "AbandonedClusterGone")]);
+    assert_eq!(
+        world.reported(),
+        [("w0-0".to_owned(), "AbandonedClusterGone")]
+    );
 }
 
 #[test]
@@ -100,7 +106,7 @@ fn whatever_ends_an_eviction_that_is_under_way_the_workload_is_not_said_to_wait_
         let mut world = World::new(10, 1, 1);
         world.second = 10.0;
         let eviction = world.begin_eviction();
-        world.told();
+        world.reported();
         (world, *eviction)
     };
     let outcomes: [fn() -> Outcome; 3] = [
@@ -138,8 +144,8 @@ fn whatever_ends_an_eviction_that_is_under_way_the_workload_is_not_said_to_wait_
             let (mut world, eviction) = start();
             end(&mut world, moved(annotated));
             world.evictor.done(&eviction, outcome(), world.now());
-            let told = world.told();
-            let last = told.last().map(|(_, reason)| *reason);
+            let reported = world.reported();
+            let last = reported.last().map(|(_, reason)| *reason);
             assert_eq!(last, Some(expected), "{:?}", outcome());
         }
     }
@@ -169,37 +175,37 @@ fn what_is_said_of_a_workload_that_stays_is_the_same_whatever_changed_last() {
         vec![binding("w", &["c0", "c1", "c2"], &tolerating)],
         true,
     );
-    let told = |world: &mut World| -> Vec<(String, &'static str)> {
+    let reported = |world: &mut World| -> Vec<(String, &'static str)> {
         let reports = world.evictor.take_reports().bindings;
-        let told = reports
+        let reported = reports
             .iter()
             .map(|(_, note)| (note.cluster.clone(), note.reason()));
-        told.collect()
+        reported.collect()
     };
     let stays = |name: &str| (name.to_owned(), "Tolerated");
     for name in ["c1", "c0"] {
-        told(&mut world);
+        reported(&mut world);
         world.set(&cluster(name, &down(1_000)));
     }
     let both = [stays("c0"), stays("c1")];
-    assert_eq!(told(&mut world), both, "c0 changed last");
+    assert_eq!(reported(&mut world), both, "c0 changed last");
     world.restart(true);
-    assert!(told(&mut world).ends_with(&both), "after a restart");
+    assert!(reported(&mut world).ends_with(&both), "after a restart");
 
     world.set(&clean("c1"));
-    assert_eq!(told(&mut world), both[..1], "c1 has no taint any more");
+    assert_eq!(reported(&mut world), both[..1], "c1 has no taint any more");
     world.set(&cluster("c1", &down(1_000)));
 
     // Nothing was said of these while the workload waited to leave another cluster.
     world.set(&cluster("c2", &upkeep));
-    told(&mut world);
+    reported(&mut world);
     world.set(&clean("c2"));
     let recovered = ("c2".to_owned(), "AbandonedOnRecovery");
-    assert_eq!(told(&mut world), [&[recovered], &both[..]].concat());
+    assert_eq!(reported(&mut world), [&[recovered], &both[..]].concat());
 }
 
 #[test]
-fn a_recovery_while_the_cache_lacks_the_binding_or_the_cluster_is_told_when_it_is_back() {
+fn a_recovery_while_the_cache_lacks_the_binding_or_the_cluster_is_reported_when_it_is_back() {
     let waiting = with_condition(
         &binding("w", &["c0"], &json!({})),
         &pending("c0 has taint down:NoExecute", 1),
@@ -212,32 +218,32 @@ fn a_recovery_while_the_cache_lacks_the_binding_or_the_cluster_is_told_when_it_i
             world.evictor.cluster_gone("c0", false, world.now());
         }
         // Notes about a binding or a cluster that the cache lacks are written nowhere.
-        world.told();
+        world.reported();
         world.set(&cluster("c0", &json!([])));
         if lacks_binding {
             world.put(&waiting);
         }
         let recovered = ("w".to_owned(), "AbandonedOnRecovery");
-        assert_eq!(world.told(), [recovered], "{lacks_binding}");
+        assert_eq!(world.reported(), [recovered], "{lacks_binding}");
     }
 }
 
 #[test]
-fn a_move_out_of_a_cluster_that_the_cache_lacks_is_told() {
+fn a_move_out_of_a_cluster_that_the_cache_lacks_is_reported() {
     let named = |cluster: &str| {
         let binding = binding("w", &[cluster], &json!({}));
         with_condition(&binding, &pending("c0 has taint down:NoExecute", 1))
     };
     let mut world = World::of(vec![cluster("c1", &json!([]))], Vec::new(), true);
     world.put(&named("c0"));
-    assert_eq!(world.told(), []);
+    assert_eq!(world.reported(), []);
     world.put(&named("c1"));
     let abandoned = ("w".to_owned(), "AbandonedOnMove");
-    assert_eq!(world.told(), [abandoned]);
+    assert_eq!(world.reported(), [abandoned]);
 }
 
 #[test]
-fn a_move_while_the_cache_lacks_both_is_told_when_the_new_cluster_is_back() {
+fn a_move_while_the_cache_lacks_both_is_reported_when_the_new_cluster_is_back() {
     let moved = with_condition(
         &binding("w", &["c1"], &json!({})),
         &pending("c0 has taint down:NoExecute", 1),
@@ -245,8 +251,8 @@ fn a_move_while_the_cache_lacks_both_is_told_when_the_new_cluster_is_back() {
     let mut world = World::of(vec![cluster("c1", &json!([]))], Vec::new(), true);
     world.evictor.cluster_gone("c1", false, world.now());
     world.put(&moved);
-    assert_eq!(world.told(), []);
+    assert_eq!(world.reported(), []);
     world.set(&cluster("c1", &json!([])));
     let abandoned = ("w".to_owned(), "AbandonedOnMove");
-    assert_eq!(world.told(), [abandoned]);
+    assert_eq!(world.reported(), [abandoned]);
 }

@@ -85,10 +85,10 @@ fn a_restart_goes_on_with_a_drain_at_its_rate() {
 }
 
 #[test]
-fn a_rate_that_cannot_be_read_stops_the_drain_and_is_told() {
+fn a_rate_that_cannot_be_read_stops_the_drain_and_is_reported() {
     let mut world = fleet(false);
     world.set(&drained("c0", Some("fast"), &json!([])));
-    let told = |world: &mut World| {
+    let reported = |world: &mut World| {
         let reports = world.evictor.take_reports();
         let clusters = reports.clusters.into_iter();
         let about = |note: &ClusterNote| {
@@ -96,16 +96,16 @@ fn a_rate_that_cannot_be_read_stops_the_drain_and_is_told() {
         };
         clusters.filter(about).count()
     };
-    assert_eq!(told(&mut world), 1);
+    assert_eq!(reported(&mut world), 1);
     world.set(&drained("c0", Some("as fast as you can"), &json!([])));
-    assert_eq!(told(&mut world), 0, "it is nothing new");
+    assert_eq!(reported(&mut world), 0, "it is nothing new");
     assert!(world.evict(100.0).is_empty());
     world.restart(false);
-    assert_eq!(told(&mut world), 1, "by each process");
+    assert_eq!(reported(&mut world), 1, "by each process");
     world.set(&drained("c0", Some("0.2"), &json!([])));
     assert!(world.evict(100.0).len().abs_diff(20) <= 1);
     world.set(&drained("c0", Some("fast"), &json!([])));
-    assert_eq!(told(&mut world), 1, "it could be read before");
+    assert_eq!(reported(&mut world), 1, "it could be read before");
     assert!(world.evict(100.0).is_empty());
 }
 

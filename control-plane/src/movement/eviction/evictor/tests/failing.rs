@@ -158,7 +158,7 @@ fn one_that_changes_while_no_place_is_found_for_it_is_tried_again() {
 }
 
 #[test]
-fn a_failed_write_is_tried_again_and_told() {
+fn a_failed_write_is_tried_again_and_reported() {
     let mut world = World::new(3, 0, 1);
     world.fails("w1-0", "c1", rank(0, 1));
     let tried = world.pass(2.5, |_| Outcome::Failed("no".to_owned()));
@@ -205,7 +205,7 @@ fn without_the_judge_of_taints_only_those_that_fail_leave() {
     let mut world = World::new(10, 1, 3).with(|evictor| evictor.fleet = view);
     world.fails("w9-0", "c9", rank(0, 1));
     assert_eq!(world.evict(60.0), ["w9-0"]);
-    assert!(world.told().is_empty());
+    assert!(world.reported().is_empty());
 }
 
 #[test]

@@ -135,14 +135,14 @@ fn a_workload_that_is_deleted_while_its_eviction_fails_is_forgotten() {
 }
 
 #[test]
-fn a_toleration_that_ends_while_evictions_are_stopped_is_told() {
+fn a_toleration_that_ends_while_evictions_are_stopped_is_reported() {
     let tolerant = json!({"placement": {"clusterTolerations": [
         {"key": "down", "operator": "Exists", "tolerationSeconds": 1_053},
     ]}});
     let mut world = failed(&tolerant);
     world.set(&cluster("c1", &down(0)));
-    world.told();
+    world.reported();
     assert!(world.evict(61.0).is_empty());
     let stopped = ("w".to_owned(), "StoppedByThreshold");
-    assert_eq!(world.told().last(), Some(&stopped));
+    assert_eq!(world.reported().last(), Some(&stopped));
 }

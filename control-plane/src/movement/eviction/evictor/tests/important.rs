@@ -75,12 +75,12 @@ fn what_stays_for_the_sake_of_others_is_tried_again_although_nothing_reports_the
     let tried = world.pass(5.0, |_| Outcome::Nowhere("full".into()));
     assert_eq!(tried.len(), 1);
     let notes = world.evictor.take_reports().bindings;
-    let told = notes.iter().map(|(_, note)| format!("{note:?}"));
+    let reported = notes.iter().map(|(_, note)| format!("{note:?}"));
     let why = "room is kept for workloads of a higher priority";
     assert!(
-        told.clone().any(|it| it.contains(why)),
+        reported.clone().any(|it| it.contains(why)),
         "{:?}",
-        told.collect::<Vec<_>>()
+        reported.collect::<Vec<_>>()
     );
     // Its policy tolerates the loss for ever by now, so that it needs no room.
     let mut stays = AnyBinding::clone(&web("vital", 9, 600));
@@ -211,8 +211,11 @@ fn one_more_important_workload_less_changes_nothing_for_all_that_are_stranded() 
                 Outcome::Nowhere("full".into())
             }
         });
-        let told = world.evictor.take_reports().bindings;
-        for (key, note) in told.iter().filter(|(key, _)| key.name.starts_with("idle")) {
+        let reported = world.evictor.take_reports().bindings;
+        for (key, note) in reported
+            .iter()
+            .filter(|(key, _)| key.name.starts_with("idle"))
+        {
             let text = format!("{note:?}");
             if text.contains("room is kept") {
                 notes += 1;

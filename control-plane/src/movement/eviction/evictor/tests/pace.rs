@@ -8,7 +8,7 @@ fn a_stopped_queue_goes_on_by_itself_when_enough_clusters_return() {
     assert!(world.evict(1_000.0).is_empty());
     assert!(
         world
-            .told()
+            .reported()
             .iter()
             .all(|(_, reason)| *reason == "StoppedByThreshold")
     );

@@ -27,7 +27,7 @@ impl World {
 fn a_pause_stops_every_eviction_and_says_so_and_its_end_lets_them_go_on() {
     let mut world = World::new(4, 2, 60);
     assert!(!world.evict(20.0).is_empty());
-    world.told();
+    world.reported();
     world.pause(None, paused(None));
     let news = world.evictor.take_reports();
     assert!(!news.bindings.is_empty());
@@ -39,8 +39,12 @@ fn a_pause_stops_every_eviction_and_says_so_and_its_end_lets_them_go_on() {
     assert!(news.clusters.is_empty(), "{:?}", news.clusters);
     assert!(world.evict(1_000.0).is_empty());
     world.pause(None, None);
-    let told = world.told();
-    assert!(told.iter().all(|(_, reason)| *reason == "WaitingForRate"));
+    let reported = world.reported();
+    assert!(
+        reported
+            .iter()
+            .all(|(_, reason)| *reason == "WaitingForRate")
+    );
     // Nothing was saved up beyond what always is.
     assert!(world.evict(100.0).len().abs_diff(50) <= 2);
 }

@@ -14,7 +14,7 @@ fn ends(more: &Value, effect: &str, end: impl Fn(&Eviction) -> Outcome) -> [Vec<
 }
 
 #[test]
-fn every_end_and_every_wait_is_told_of_the_workload_and_of_its_cluster() {
+fn every_end_and_every_wait_is_reported_of_the_workload_and_of_its_cluster() {
     let plain = json!({});
     let tolerating = |seconds: Option<i64>| json!({"placement": {"clusterTolerations": [{"operator": "Exists", "tolerationSeconds": seconds}]}});
     let nowhere = |_: &Eviction| Outcome::Nowhere("full".into());
@@ -62,12 +62,12 @@ fn every_end_and_every_wait_is_told_of_the_workload_and_of_its_cluster() {
 }
 
 #[test]
-fn a_stop_a_slow_pace_and_a_recovery_are_told_of_the_workloads_and_of_the_clusters() {
+fn a_stop_a_slow_pace_and_a_recovery_are_reported_of_the_workloads_and_of_the_clusters() {
     let reasons = |world: &mut World| -> [HashSet<&'static str>; 2] {
         world.reasons().map(|them| them.into_iter().collect())
     };
     let mut world = World::new(8, 4, 1);
-    world.told();
+    world.reported();
     world.set(&cluster("c4", &down(0)));
     let reports = world.evictor.take_reports();
     let bindings = reports.bindings.iter();
@@ -106,8 +106,8 @@ fn a_stop_a_slow_pace_and_a_recovery_are_told_of_the_workloads_and_of_the_cluste
 }
 
 #[test]
-fn with_a_switch_off_each_workload_and_its_cluster_are_told_why_nothing_moves() {
-    let told = |switches: Switches| {
+fn with_a_switch_off_each_workload_and_its_cluster_are_reported_why_nothing_moves() {
+    let reported = |switches: Switches| {
         let mut world = World::new(3, 0, 2);
         world.evictor.switches = switches;
         world.set(&cluster("c0", &taint("NoExecute", 1_000)));
@@ -121,13 +121,13 @@ fn with_a_switch_off_each_workload_and_its_cluster_are_told_why_nothing_moves() 
         let clusters: Vec<_> = reports.clusters.iter().map(|note| note.reason).collect();
         (bindings, clusters)
     };
-    let (bindings, clusters) = told(switches(false));
+    let (bindings, clusters) = reported(switches(false));
     assert_eq!(
         bindings,
         ["stays on c0, which has taint down:NoExecute: feature gate Failover is off"; 2]
     );
     assert_eq!(clusters, ["EvictionOff"]);
-    let (bindings, clusters) = told(Switches {
+    let (bindings, clusters) = reported(Switches {
         no_execute: false,
         ..switches(true)
     });
@@ -140,7 +140,7 @@ fn with_a_switch_off_each_workload_and_its_cluster_are_told_why_nothing_moves() 
 }
 
 #[test]
-fn an_eviction_whose_answer_was_lost_is_told_as_one_when_it_shows() {
+fn an_eviction_whose_answer_was_lost_is_reported_as_one_when_it_shows() {
     for (recorded, expected) in [
         (Some("c0"), "Evicted"),
         (Some("c7"), "AbandonedOnMove"),
@@ -148,7 +148,7 @@ fn an_eviction_whose_answer_was_lost_is_told_as_one_when_it_shows() {
     ] {
         let mut world = World::new(3, 1, 1);
         world.pass(2.5, |_| Outcome::Unclear("no answer in time".into()));
-        world.told();
+        world.reported();
         let mut moved = AnyBinding::clone(&binding("w0-0", &["c1"], &json!({})));
         if let Some(from) = recorded {
             let now = world.now().wall;
@@ -163,7 +163,7 @@ fn an_eviction_whose_answer_was_lost_is_told_as_one_when_it_shows() {
         ]}))
         .unwrap();
         world.put(&Arc::new(moved));
-        assert_eq!(world.told(), [("w0-0".to_owned(), expected)]);
+        assert_eq!(world.reported(), [("w0-0".to_owned(), expected)]);
     }
 }
 
@@ -238,11 +238,11 @@ fn a_job_that_completes_while_it_waits_stays() {
 }
 
 #[test]
-fn a_job_that_completes_while_it_is_stranded_is_told_so_and_one_that_begins_anew_leaves() {
+fn a_job_that_completes_while_it_is_stranded_is_reported_so_and_one_that_begins_anew_leaves() {
     let mut world = World::pair(cluster("c0", &down(0)), [job("c0", "Suspended")]);
     let stranded = world.pass(10.0, |_| Outcome::Nowhere("full".into()));
     assert_eq!(stranded.len(), 1);
-    world.told();
+    world.reported();
     world.put(&job("c0", "Complete"));
     assert!(world.has_reported("JobCompleted"));
     world.put(&job("c0", "Suspended"));
@@ -250,7 +250,7 @@ fn a_job_that_completes_while_it_is_stranded_is_told_so_and_one_that_begins_anew
 }
 
 #[test]
-fn a_cluster_is_told_how_many_of_its_workloads_leave_wait_and_stay() {
+fn a_cluster_is_reported_how_many_of_its_workloads_leave_wait_and_stay() {
     let tolerating = |seconds: Option<i64>| json!({"placement": {"clusterTolerations": [{"operator": "Exists", "tolerationSeconds": seconds}]}});
     for (plain, for_a_time, expected) in [
         (
@@ -290,8 +290,8 @@ fn a_cluster_is_told_how_many_of_its_workloads_leave_wait_and_stay() {
 }
 
 #[test]
-fn a_cluster_is_told_of_its_evictions_when_the_last_is_over_whatever_leaves_others() {
-    let told = |world: &mut World| -> Vec<String> {
+fn a_cluster_is_reported_of_its_evictions_when_the_last_is_over_whatever_leaves_others() {
+    let reported = |world: &mut World| -> Vec<String> {
         let reports = world.evictor.take_reports();
         let evicted = reports
             .clusters
@@ -301,9 +301,9 @@ fn a_cluster_is_told_of_its_evictions_when_the_last_is_over_whatever_leaves_othe
     };
     let mut world = World::new(4, 1, 2);
     assert_eq!(world.evict(2.5).len(), 1);
-    assert!(told(&mut world).is_empty(), "one is ready");
+    assert!(reported(&mut world).is_empty(), "one is ready");
     assert_eq!(world.evict(2.0).len(), 1);
-    assert_eq!(told(&mut world), ["c0"]);
+    assert_eq!(reported(&mut world), ["c0"]);
     let mut world = World::new(8, 2, 1);
     let under_way = [10.0, 20.0].map(|second| {
         world.second = second;
@@ -311,7 +311,7 @@ fn a_cluster_is_told_of_its_evictions_when_the_last_is_over_whatever_leaves_othe
     });
     for eviction in under_way {
         world.evictor.done(&eviction, leave(&eviction), world.now());
-        assert_eq!(told(&mut world), [eviction.cluster.to_string()]);
+        assert_eq!(reported(&mut world), [eviction.cluster.to_string()]);
     }
 }
 

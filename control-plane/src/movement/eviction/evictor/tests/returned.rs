@@ -146,7 +146,7 @@ fn a_taint_that_its_policies_let_go_of_counts_while_the_cluster_is_not_back() {
     for ready in ["Unknown", "False"] {
         let workload = binding("w", &["c0"], &json!({}));
         let mut world = World::pair(judged("c0", ready, 900, false), [workload]);
-        world.told();
+        world.reported();
         world.set(&judged("c0", ready, 900, true));
         let recovered = world.has_reported("AbandonedOnRecovery");
         assert!(!recovered, "{ready}: nothing has recovered");

@@ -79,11 +79,11 @@ fn a_relapse_keeps_the_cause_of_a_failover_that_moved_or_stranded_something() {
         write(&mut ledger, 50);
         ledger.cluster(&fails_again, None, at(100));
         let status = one(&mut ledger, 110).status.unwrap();
-        let told = (
+        let reported = (
             status.cause.kind,
             second(status.times.silent_since.as_ref()),
         );
-        assert_eq!(told, (kind, silent_since), "{observed:?}");
+        assert_eq!(reported, (kind, silent_since), "{observed:?}");
         assert_eq!(second(status.times.not_ready.as_ref()), Some(not_ready));
         assert_eq!(status.relapses, 1, "{observed:?}");
     }
@@ -103,25 +103,25 @@ fn a_cluster_recovered_when_it_says_so_if_that_can_be() {
 }
 
 #[test]
-fn reasons_are_told_with_the_number_of_workloads_that_each_keeps() {
+fn reasons_are_reported_with_the_number_of_workloads_that_each_keeps() {
     let mut ledger = new([], 0);
     ledger.cluster(&silent("m1", 0), None, at(10));
     for (name, reason) in [("a", "Full"), ("b", "Full"), ("c", "Stopped")] {
         show(&mut ledger, &stranded(name, "m1", reason), 20);
     }
-    let told = |ledger: &mut Ledger, now| {
+    let reported = |ledger: &mut Ledger, now| {
         let status = one(ledger, now).status.unwrap();
         let now = (status.workloads.stranded_now, status.workloads.stranded);
         (now, json!(status.stranded_reasons))
     };
     let first = json!([{"reason": "Full", "workloads": 2}, {"reason": "Stopped", "workloads": 1}]);
-    assert_eq!(told(&mut ledger, 21), ((3, 3), first));
+    assert_eq!(reported(&mut ledger, 21), ((3, 3), first));
     // The same number for other reasons is reported, fewer are not.
     show(&mut ledger, &stranded("b", "m1", "Stopped"), 30);
     let second = json!([{"reason": "Full", "workloads": 1}, {"reason": "Stopped", "workloads": 2}]);
-    assert_eq!(told(&mut ledger, 31), ((3, 3), second.clone()));
+    assert_eq!(reported(&mut ledger, 31), ((3, 3), second.clone()));
     show(&mut ledger, &on("a", "m1"), 40);
-    assert_eq!(told(&mut ledger, 41), ((2, 3), second));
+    assert_eq!(reported(&mut ledger, 41), ((2, 3), second));
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn a_workload_that_the_threshold_or_a_pause_holds_is_held_and_not_stranded() {
     ] {
         show(&mut ledger, &stranded(name, "m1", reason), 20);
     }
-    let told = |ledger: &mut Ledger, now| {
+    let reported = |ledger: &mut Ledger, now| {
         let status = one(ledger, now).status.unwrap();
         let counts = status.workloads;
         (
@@ -157,7 +157,7 @@ fn a_workload_that_the_threshold_or_a_pause_holds_is_held_and_not_stranded() {
         )
     };
     let reasons = json!([{"reason": "NowhereToGo", "workloads": 1}]);
-    assert_eq!(told(&mut ledger, 21), ((1, 1), (2, 2), reasons.clone()));
+    assert_eq!(reported(&mut ledger, 21), ((1, 1), (2, 2), reasons.clone()));
     let counted = ledger.take_tally().counted;
     let counted: Vec<_> = counted
         .iter()
@@ -166,7 +166,7 @@ fn a_workload_that_the_threshold_or_a_pause_holds_is_held_and_not_stranded() {
     assert_eq!(counted, [(1, 2)]);
     show(&mut ledger, &on("a", "m1"), 30);
     show(&mut ledger, &on("c", "m1"), 30);
-    assert_eq!(told(&mut ledger, 31), ((1, 0), (2, 1), reasons));
+    assert_eq!(reported(&mut ledger, 31), ((1, 0), (2, 1), reasons));
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn a_record_is_counted_anew_when_a_workload_is_placed_in_its_cluster_while_that_
 }
 
 #[test]
-fn copies_that_their_policies_stop_in_a_silent_cluster_are_told_once_they_stop() {
+fn copies_that_their_policies_stop_in_a_silent_cluster_are_reported_once_they_stop() {
     let after = Some(SignedDuration::from_secs(60));
     for (what, fenced, back, expected) in [
         ("silent for long enough", after, 61, Some(60)),
@@ -248,9 +248,9 @@ fn a_failover_ends_without_what_is_not_to_come() {
         let record = one(&mut ledger, 45);
         let status = record.status.clone().unwrap();
         let times = &status.times;
-        let told = (times.healthy.is_some(), times.cleaned.is_some());
+        let reported = (times.healthy.is_some(), times.cleaned.is_some());
         let is_ended = status.state == State::Ended;
-        assert_eq!((is_ended, told.0, told.1), expected, "{what}");
+        assert_eq!((is_ended, reported.0, reported.1), expected, "{what}");
         // The next process finds nothing to write.
         let mut next = new([record], 50);
         next.cluster(&well("m1", 40), None, at(50));

@@ -162,8 +162,8 @@ fn nothing_returns_to_a_cluster_that_is_not_healthy() {
     ] {
         match verdict(&cluster, "", at(100_000)) {
             Verdict::NotBefore(None, why) => {
-                let is_told = why.starts_with("the cluster is not healthy: ");
-                assert!(is_told && why.contains(expected), "{what}: {why}");
+                let is_reported = why.starts_with("the cluster is not healthy: ");
+                assert!(is_reported && why.contains(expected), "{what}: {why}");
             }
             other => panic!("{what}: {other:?}"),
         }

@@ -177,9 +177,9 @@ fn a_binding_of_a_former_template_is_waited_for_and_not_made_the_new_ones() {
     held.metadata.owner_references.as_mut().unwrap()[0].uid = "old".into();
     let (key, template) = fixture();
     let attached = Attached::new(&key, &template, &referrers).unwrap();
-    let told = attached.write(Some(&held), |_| false, false).unwrap_err();
-    let told = told.to_string();
-    assert!(told.contains("belongs to a former"), "{told}");
+    let reported = attached.write(Some(&held), |_| false, false).unwrap_err();
+    let reported = reported.to_string();
+    assert!(reported.contains("belongs to a former"), "{reported}");
     let attached = Attached::new(&key, &template, &[]).unwrap();
     assert_eq!(attached.write(Some(&held), |_| false, false).unwrap(), None);
 }

@@ -6,8 +6,8 @@ use super::*;
 use crate::fleet::testing::{at, template_key};
 
 /// Returns a binding with conditions, each given as type, status and reason.
-fn binding(name: &str, clusters: &[&str], told: &[(&str, &str, &str)]) -> AnyBinding {
-    let conditions: Vec<Value> = told
+fn binding(name: &str, clusters: &[&str], reported: &[(&str, &str, &str)]) -> AnyBinding {
+    let conditions: Vec<Value> = reported
         .iter()
         .map(|(kind, status, reason)| {
             json!({
@@ -50,7 +50,7 @@ fn decide(
 }
 
 /// Returns the conditions of a status, such as `Ready` and `Effective`, as type, status and reason.
-fn told(status: &PropagationStatus) -> Vec<String> {
+fn reported(status: &PropagationStatus) -> Vec<String> {
     let conditions = status.conditions.iter();
     conditions
         .map(|it| format!("{}={} {}", it.type_, it.status, it.reason))
@@ -88,7 +88,7 @@ fn a_binding_is_placed_waits_or_is_refused() {
 }
 
 #[test]
-fn who_suspended_a_policy_and_who_ended_that_is_told_once() {
+fn who_suspended_a_policy_and_who_ended_that_is_reported_once() {
     let all = json!({"dispatching": true});
     let some = json!({"dispatchingOnClusters": {"clusterNames": ["m1", "m2"]}});
     let order = |order: &str| {
@@ -138,10 +138,10 @@ fn who_suspended_a_policy_and_who_ended_that_is_told_once() {
         let metadata: ObjectMeta = serde_json::from_value(metadata).unwrap();
         let spec = serde_json::from_value(json!({"suspension": suspension})).unwrap();
         let said = suspended(&known, &metadata, &spec, at(1));
-        let told = said
+        let reported = said
             .as_ref()
             .map(|it| format!("{} {}", it.status, it.message));
-        assert_eq!(told, expected, "{suspension}");
+        assert_eq!(reported, expected, "{suspension}");
         known = said.into_iter().collect();
     }
 }
@@ -177,7 +177,7 @@ fn a_status_counts_and_groups_and_says_why() {
         ]
     );
     assert_eq!(
-        told(&status),
+        reported(&status),
         [
             "Ready=False NotAllPlaced",
             "Effective=True AllPartsHaveEffect"
@@ -198,7 +198,7 @@ fn a_status_counts_and_groups_and_says_why() {
 fn the_same_state_is_the_same_status_and_the_time_moves_with_the_condition() {
     let well = [binding("a", &["m1"], &[])];
     let first = decide(None, &well, &[], 1);
-    assert_eq!(told(&first)[0], "Ready=True AllPlaced");
+    assert_eq!(reported(&first)[0], "Ready=True AllPlaced");
     assert_eq!(decide(Some(&first), &well, &[], 2), first);
     let lost = decide(Some(&first), &[binding("a", &[], &[])], &[], 3);
     assert_eq!(lost.conditions[0].last_transition_time.0, at(3));
@@ -237,7 +237,7 @@ fn a_policy_is_not_ready_while_nothing_is_known_of_what_it_placed() {
         ),
     ] {
         let status = decide(None, &bindings, &[], 1);
-        assert_eq!(told(&status)[0], expected);
+        assert_eq!(reported(&status)[0], expected);
         let message = &status.conditions[0].message;
         assert!(message.contains(part), "{message}");
     }
@@ -268,7 +268,7 @@ fn a_policy_without_resources_says_why() {
             (&[], true),
             at(1),
         );
-        assert_eq!(told(&status)[0], expected);
+        assert_eq!(reported(&status)[0], expected);
         assert!(status.conditions[0].message.contains(part));
         assert_eq!(status.selected, 0);
     }
@@ -290,7 +290,7 @@ fn parts_without_effect_are_named_and_nothing_grows_without_bound() {
         })
         .collect();
     let status = decide(None, &bindings, &findings, 1);
-    assert_eq!(told(&status)[1], "Effective=False UnknownKind");
+    assert_eq!(reported(&status)[1], "Effective=False UnknownKind");
     assert!(
         status.conditions[1]
             .message
@@ -328,7 +328,7 @@ fn what_a_fresh_process_has_not_judged_yet_stays_as_it_is_known() {
     let well = [binding("a", &["m1"], &[])];
     let mut tally = Tally::default();
     tally.take(&well[0]);
-    let told = |known, generation, findings: (&[Finding], bool)| {
+    let reported = |known, generation, findings: (&[Finding], bool)| {
         let nothing = || Nothing::NotThere;
         let status = status(known, Some(generation), &tally, nothing, findings, at(9));
         let effective = conditions::get(&status.conditions, EFFECTIVE).cloned();
@@ -344,12 +344,12 @@ fn what_a_fresh_process_has_not_judged_yet_stays_as_it_is_known() {
         ("it was edited", 4, (&one[..], false), "False a"),
     ] {
         assert_eq!(
-            told(known, generation, findings).as_deref(),
+            reported(known, generation, findings).as_deref(),
             Some(expected),
             "{what}"
         );
     }
-    let edited = told(known, 4, (&[], false)).unwrap();
+    let edited = reported(known, 4, (&[], false)).unwrap();
     assert!(edited.starts_with("Unknown "), "{edited}");
 
     // Findings are reported even before the fleet was compared.
@@ -358,7 +358,7 @@ fn what_a_fresh_process_has_not_judged_yet_stays_as_it_is_known() {
     let well = decide(None, &well, &[], 1);
     let all = [("not judged", unjudged), ("well", well)];
     for (what, known) in &all {
-        let found = told(Some(known), 3, (&one, false));
+        let found = reported(Some(known), 3, (&one, false));
         assert_eq!(found.as_deref(), Some("False a"), "{what}");
     }
 }

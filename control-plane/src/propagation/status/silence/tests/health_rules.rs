@@ -83,10 +83,10 @@ fn nothing_reads_healthy_while_copies_are_on_silent_clusters_and_all_does_when_t
     ] {
         let silent = silent(silent_ones);
         held["status"] = shown(&held, &reported, &silent);
-        let mut told = reported.clone();
-        mark(&mut told, &silent);
+        let mut said = reported.clone();
+        mark(&mut said, &silent);
         let found = (argo_deployment(&held), flux_counts_are_current(&held));
         assert_eq!(found, (deployment, flux), "{silent_ones:?}: {held}");
-        assert_eq!(argo_binding(2, &told), binding, "{silent_ones:?}: {told:?}");
+        assert_eq!(argo_binding(2, &said), binding, "{silent_ones:?}: {said:?}");
     }
 }
