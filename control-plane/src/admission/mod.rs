@@ -226,14 +226,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::fleet::testing::{self, Stand};
+    use crate::fleet::testing::{self, Bench};
 
     #[tokio::test(start_paused = true)]
     async fn a_pushed_cluster_is_named_in_whichever_way_a_placement_may_choose_it() {
         let mut push = testing::cluster("m2");
         push["spec"]["syncMode"] = json!("Push");
         let clusters = [testing::cluster("m1"), push];
-        let stand = Stand::followed(clusters.map(|it| ("clusters", it))).await;
+        let bench = Bench::followed(clusters.map(|it| ("clusters", it))).await;
         let (m1, m2) = (json!(["m1"]), json!(["m2"]));
         let group = |overflow| {
             json!({"clusterAffinities": [{
@@ -257,7 +257,7 @@ mod tests {
             ("what overflows elsewhere", group(&m1), &[]),
         ] {
             let placement: Placement = serde_json::from_value(placement).unwrap();
-            assert_eq!(pushed(&stand.fleet, &placement), expected, "{what}");
+            assert_eq!(pushed(&bench.fleet, &placement), expected, "{what}");
         }
     }
 }

@@ -82,10 +82,10 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::fleet::testing::{Stand, binding, pass};
+    use crate::fleet::testing::{Bench, binding, pass};
 
     /// Returns a fleet with a Deployment that needs a ConfigMap, and whatever else.
-    async fn stand(more: Option<Value>) -> Stand {
+    async fn bench(more: Option<Value>) -> Bench {
         let volume = json!({"name": "c", "configMap": {"name": "conf"}});
         let web = json!({
             "metadata": {"namespace": "shop", "name": "web"},
@@ -93,45 +93,45 @@ mod tests {
         });
         let objects = [("deployments", web), ("resourcebindings", binding())];
         let more = more.map(|it| ("resourcebindings", it));
-        let mut stand = Stand::new(objects.into_iter().chain(more));
-        stand.api.serve_deployments();
-        stand.fleet.follow_templates();
-        stand.follow().await;
+        let mut bench = Bench::new(objects.into_iter().chain(more));
+        bench.api.serve_deployments();
+        bench.fleet.follow_templates();
+        bench.follow().await;
         pass(5).await;
-        stand
+        bench
     }
 
-    fn said(stand: &Stand, more: &Value) -> Vec<String> {
+    fn said(bench: &Bench, more: &Value) -> Vec<String> {
         let mut spec =
             json!({"resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment"}]});
         merge::apply(&mut spec, more);
         let spec: PropagationSpec = serde_json::from_value(spec).unwrap();
-        advice(&stand.fleet, &spec, Some("shop"))
+        advice(&bench.fleet, &spec, Some("shop"))
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_a_workload_needs_and_no_policy_takes_along_is_named() {
-        let stand = stand(None).await;
-        let warnings = said(&stand, &json!({}));
+        let bench = bench(None).await;
+        let warnings = said(&bench, &json!({}));
         let named = "ConfigMap shop/conf (for Deployment shop/web)";
         assert!(
             warnings.len() == 1 && warnings[0].contains(named),
             "{warnings:?}"
         );
-        assert_eq!(said(&stand, &json!({"propagateDeps": true})), [""; 0]);
+        assert_eq!(said(&bench, &json!({"propagateDeps": true})), [""; 0]);
         let both = json!({"resourceSelectors": [
             {"apiVersion": "apps/v1", "kind": "Deployment"},
             {"apiVersion": "v1", "kind": "ConfigMap", "name": "conf"},
         ]});
         assert_eq!(
-            said(&stand, &both),
+            said(&bench, &both),
             [""; 0],
             "it selects the ConfigMap, too"
         );
         let other = json!({"resourceSelectors": [
             {"apiVersion": "apps/v1", "kind": "Deployment", "name": "other"},
         ]});
-        assert_eq!(said(&stand, &other), [""; 0], "it selects another workload");
+        assert_eq!(said(&bench, &other), [""; 0], "it selects another workload");
     }
 
     #[tokio::test(start_paused = true)]
@@ -140,7 +140,7 @@ mod tests {
         conf["metadata"]["name"] = json!("conf-configmap");
         conf["spec"]["resource"] =
             json!({"apiVersion": "v1", "kind": "ConfigMap", "namespace": "shop", "name": "conf"});
-        let stand = stand(Some(conf)).await;
-        assert_eq!(said(&stand, &json!({})), [""; 0]);
+        let bench = bench(Some(conf)).await;
+        assert_eq!(said(&bench, &json!({})), [""; 0]);
     }
 }

@@ -195,7 +195,7 @@ mod tests {
 
     use super::*;
     use crate::fleet::template::{Kind, TEMPLATE_FINGERPRINT, Template};
-    use crate::fleet::testing::{self, Stand, binding, pass, refusal};
+    use crate::fleet::testing::{self, Bench, binding, pass, refusal};
 
     fn policy(preserves: bool, id: &str) -> Value {
         let mut policy = testing::policy();
@@ -226,9 +226,9 @@ mod tests {
         })
     }
 
-    async fn is_preserved(stand: &Stand, binding: Value) -> bool {
+    async fn is_preserved(bench: &Bench, binding: Value) -> bool {
         let binding: AnyBinding = serde_json::from_value(binding).unwrap();
-        preserves_on_deletion(&stand.fleet, &binding).await.unwrap()
+        preserves_on_deletion(&bench.fleet, &binding).await.unwrap()
     }
 
     #[tokio::test(start_paused = true)]
@@ -238,31 +238,31 @@ mod tests {
                 ("propagationpolicies", policy(!edited, "p")),
                 ("resourcebindings", claimed(!edited)),
             ];
-            let stand = Stand::followed(objects).await;
-            stand.api.put("propagationpolicies", policy(edited, "p"));
-            assert_eq!(is_preserved(&stand, claimed(!edited)).await, edited);
+            let bench = Bench::followed(objects).await;
+            bench.api.put("propagationpolicies", policy(edited, "p"));
+            assert_eq!(is_preserved(&bench, claimed(!edited)).await, edited);
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_policy_that_went_has_left_its_last_word_on_the_binding() {
-        let stand = Stand::followed([("resourcebindings", claimed(false))]).await;
-        stand.api.put("resourcebindings", claimed(true));
+        let bench = Bench::followed([("resourcebindings", claimed(false))]).await;
+        bench.api.put("resourcebindings", claimed(true));
         // Another policy of the same name says nothing of what the former one placed.
         for successor in [None, Some(policy(false, "q"))] {
             if let Some(successor) = successor {
-                stand.api.put("propagationpolicies", successor);
+                bench.api.put("propagationpolicies", successor);
             }
-            assert!(is_preserved(&stand, claimed(false)).await);
+            assert!(is_preserved(&bench, claimed(false)).await);
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_dependency_is_preserved_as_the_policy_of_any_referrer_says() {
         for preserves in [true, false] {
-            let stand = Stand::followed([("resourcebindings", claimed(false))]).await;
-            stand.api.put("propagationpolicies", policy(preserves, "p"));
-            assert_eq!(is_preserved(&stand, dependency()).await, preserves);
+            let bench = Bench::followed([("resourcebindings", claimed(false))]).await;
+            bench.api.put("propagationpolicies", policy(preserves, "p"));
+            assert_eq!(is_preserved(&bench, dependency()).await, preserves);
         }
     }
 
@@ -277,7 +277,7 @@ mod tests {
             ("resourcebindings", claimed(false)),
             ("resourcebindings", other),
         ];
-        let stand = Stand::followed(objects).await;
+        let bench = Bench::followed(objects).await;
         let needed = |by: &str, cluster: &str| {
             let clusters = json!([{"name": cluster, "replicas": 1}]);
             json!({"namespace": "shop", "name": by, "clusters": clusters})
@@ -290,32 +290,32 @@ mod tests {
                 needed("other-deployment", elsewhere),
             ]);
             let conf: AnyBinding = serde_json::from_value(conf).unwrap();
-            let spec = protected(&stand.fleet, &conf);
+            let spec = protected(&bench.fleet, &conf);
             assert_eq!(json!(spec.suspension), expected, "another in {elsewhere}");
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn nothing_is_decided_while_the_policy_cannot_be_read() {
-        let stand = Stand::followed([("resourcebindings", claimed(false))]).await;
+        let bench = Bench::followed([("resourcebindings", claimed(false))]).await;
         for (code, reason, name) in [(500, "InternalError", ""), (404, "NotFound", "")] {
             let path = "/propagationpolicies/web";
             let body = refusal(code, reason, name);
-            stand.api.answer(http::Method::GET, path, code, body);
+            bench.api.answer(http::Method::GET, path, code, body);
             let binding: AnyBinding = serde_json::from_value(claimed(true)).unwrap();
-            let answer = preserves_on_deletion(&stand.fleet, &binding).await;
+            let answer = preserves_on_deletion(&bench.fleet, &binding).await;
             assert!(answer.is_err(), "{code}: {answer:?}");
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn nothing_is_decided_while_the_binding_of_a_policy_that_went_cannot_be_read() {
-        let stand = Stand::followed([("resourcebindings", claimed(false))]).await;
+        let bench = Bench::followed([("resourcebindings", claimed(false))]).await;
         let path = "/resourcebindings/web-deployment";
         let unserved = refusal(404, "NotFound", "");
-        stand.api.answer(http::Method::GET, path, 404, unserved);
+        bench.api.answer(http::Method::GET, path, 404, unserved);
         let binding: AnyBinding = serde_json::from_value(claimed(false)).unwrap();
-        let answer = preserves_on_deletion(&stand.fleet, &binding).await;
+        let answer = preserves_on_deletion(&bench.fleet, &binding).await;
         assert!(answer.is_err(), "{answer:?}");
     }
 
@@ -357,8 +357,8 @@ mod tests {
         let mut is_lazy = says.clone();
         is_lazy["spec"]["activationPreference"] = json!("Lazy");
         for (policy, is_protected) in [(says, true), (is_lazy, false)] {
-            let stand = Stand::followed([("propagationpolicies", policy)]).await;
-            let spec = json!(*protected(&stand.fleet, &held));
+            let bench = Bench::followed([("propagationpolicies", policy)]).await;
+            let spec = json!(*protected(&bench.fleet, &held));
             let expected = if is_protected {
                 json!([true, {"scheduling": true, "dispatching": true}, "Overwrite", "Never"])
             } else {
@@ -391,17 +391,17 @@ mod tests {
         held["metadata"]["annotations"][TEMPLATE_FINGERPRINT] = json!(made_of);
         let held: AnyBinding = serde_json::from_value(held).unwrap();
         for (image, expected) in [("a", Value::Null), ("b", json!({"dispatching": true}))] {
-            let mut stand = Stand::new([
+            let mut bench = Bench::new([
                 ("propagationpolicies", says.clone()),
                 ("deployments", template(image)),
             ]);
-            stand.api.serve_deployments();
-            stand.fleet.follow_templates();
+            bench.api.serve_deployments();
+            bench.fleet.follow_templates();
             let kind = Kind::new("apps/v1", "Deployment");
-            stand.fleet.templates.name(&kind);
-            stand.follow().await;
+            bench.fleet.templates.name(&kind);
+            bench.follow().await;
             pass(10).await;
-            let spec = protected(&stand.fleet, &held);
+            let spec = protected(&bench.fleet, &held);
             assert_eq!(json!(spec.suspension), expected, "made of a, is {image}");
         }
     }

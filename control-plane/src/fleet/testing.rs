@@ -96,16 +96,16 @@ pub struct Asked {
 }
 
 /// A fleet over such an API.
-pub struct Stand {
+pub struct Bench {
     /// The API.
     pub api: FakeApi,
     /// The fleet.
     pub fleet: Arc<Fleet>,
-    /// Its tasks: they end with the stand.
+    /// Its tasks: they end with the bench.
     pub tasks: Tasks,
 }
 
-impl Stand {
+impl Bench {
     /// Returns the binding of a name in the namespace `shop` as the cache has it.
     pub fn binding(&self, name: &str) -> Option<Arc<AnyBinding>> {
         let namespace = Some("shop".to_owned());
@@ -147,9 +147,9 @@ impl Stand {
 
     /// Makes a fleet whose caches are filled.
     pub async fn followed<'a>(objects: impl IntoIterator<Item = (&'a str, Value)>) -> Self {
-        let mut stand = Self::new(objects);
-        stand.follow().await;
-        stand
+        let mut bench = Self::new(objects);
+        bench.follow().await;
+        bench
     }
 }
 

@@ -11,26 +11,26 @@ use tokio_util::sync::CancellationToken;
 
 use super::Fleet;
 use super::template_event::Lookup;
-use super::testing::{FakeApi, Stand, cluster, pass, refusal, template_key};
+use super::testing::{Bench, FakeApi, cluster, pass, refusal, template_key};
 use crate::settings::Settings;
 
 const RECORD: (&str, &str, &str) = ("configmaps", "karmada-system", "muster-pause");
 
 /// Returns a fleet of one cluster in which both the fleet and the cluster are paused.
-async fn paused() -> Stand {
+async fn paused() -> Bench {
     let record = json!({
         "metadata": {"namespace": RECORD.1, "name": RECORD.2, "uid": "p"},
         "data": {"reason": "freeze"},
     });
     let mut paused = cluster("m1");
     paused["metadata"]["annotations"] = json!({"failover.muster.io/paused": "freeze"});
-    Stand::followed([(RECORD.0, record), ("clusters", paused)]).await
+    Bench::followed([(RECORD.0, record), ("clusters", paused)]).await
 }
 
 /// Returns whether the fleet is paused, and whether its cluster is paused, by itself or with the
 /// fleet.
-fn held(stand: &Stand) -> (bool, bool) {
-    let (pauses, now) = (&stand.fleet.pauses, stand.fleet.clock.now());
+fn held(bench: &Bench) -> (bool, bool) {
+    let (pauses, now) = (&bench.fleet.pauses, bench.fleet.clock.now());
     (
         pauses.of_fleet(now).is_some(),
         pauses.of("m1", now).is_some(),
@@ -39,56 +39,56 @@ fn held(stand: &Stand) -> (bool, bool) {
 
 #[tokio::test(start_paused = true)]
 async fn a_pause_that_a_list_lacks_goes_on_until_the_api_says_that_its_record_is_gone() {
-    let stand = paused().await;
-    stand.api.hide(RECORD.0, RECORD.1, RECORD.2);
-    stand.api.hide("clusters", "", "m1");
+    let bench = paused().await;
+    bench.api.hide(RECORD.0, RECORD.1, RECORD.2);
+    bench.api.hide("clusters", "", "m1");
     pass(60).await;
-    assert!(stand.fleet.clusters.list().is_empty(), "the list is short");
-    assert_eq!(held(&stand), (true, true));
+    assert!(bench.fleet.clusters.list().is_empty(), "the list is short");
+    assert_eq!(held(&bench), (true, true));
     // No watch reports the end of what the cache does not have.
-    stand.api.delete(RECORD.0, RECORD.1, RECORD.2);
+    bench.api.delete(RECORD.0, RECORD.1, RECORD.2);
     pass(6).await;
-    assert_eq!(held(&stand), (false, true));
-    stand.api.delete("clusters", "", "m1");
+    assert_eq!(held(&bench), (false, true));
+    bench.api.delete("clusters", "", "m1");
     pass(6).await;
-    assert_eq!(held(&stand), (false, false));
+    assert_eq!(held(&bench), (false, false));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pause_that_no_list_and_no_watch_shows_is_read_and_so_is_its_end() {
-    let stand = Stand::followed([("clusters", cluster("m1"))]).await;
-    stand.api.hide(RECORD.0, RECORD.1, RECORD.2);
+    let bench = Bench::followed([("clusters", cluster("m1"))]).await;
+    bench.api.hide(RECORD.0, RECORD.1, RECORD.2);
     let metadata = json!({"namespace": RECORD.1, "name": RECORD.2});
-    stand.api.put(RECORD.0, json!({ "metadata": metadata }));
+    bench.api.put(RECORD.0, json!({ "metadata": metadata }));
     pass(6).await;
-    assert_eq!(held(&stand), (true, true));
-    stand.api.delete(RECORD.0, RECORD.1, RECORD.2);
+    assert_eq!(held(&bench), (true, true));
+    bench.api.delete(RECORD.0, RECORD.1, RECORD.2);
     pass(6).await;
-    assert_eq!(held(&stand), (false, false));
+    assert_eq!(held(&bench), (false, false));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pause_whose_record_cannot_be_read_goes_on() {
-    let stand = paused().await;
+    let bench = paused().await;
     let body = refusal(500, "InternalError", "");
-    stand.api.answer(Method::GET, RECORD.2, 500, body);
-    stand.api.delete(RECORD.0, RECORD.1, RECORD.2);
+    bench.api.answer(Method::GET, RECORD.2, 500, body);
+    bench.api.delete(RECORD.0, RECORD.1, RECORD.2);
     pass(60).await;
-    assert_eq!(held(&stand), (true, true));
-    stand.api.answer_truly();
+    assert_eq!(held(&bench), (true, true));
+    bench.api.answer_truly();
     pass(6).await;
-    assert_eq!(held(&stand), (false, true));
+    assert_eq!(held(&bench), (false, true));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pause_that_is_ended_ends_at_once() {
-    let stand = paused().await;
-    stand.api.delete(RECORD.0, RECORD.1, RECORD.2);
+    let bench = paused().await;
+    bench.api.delete(RECORD.0, RECORD.1, RECORD.2);
     pass(1).await;
-    assert_eq!(held(&stand), (false, true));
-    stand.api.put("clusters", cluster("m1"));
+    assert_eq!(held(&bench), (false, true));
+    bench.api.put("clusters", cluster("m1"));
     pass(1).await;
-    assert_eq!(held(&stand), (false, false));
+    assert_eq!(held(&bench), (false, false));
 }
 
 /// Returns the fleet of an API that is followed by a process which does not lead yet, and the tasks

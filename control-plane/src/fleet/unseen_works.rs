@@ -136,7 +136,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::fleet::testing::{self, Stand, pass, refusal, work};
+    use crate::fleet::testing::{self, Bench, pass, refusal, work};
 
     fn key() -> BindingKey {
         testing::key("web-deployment")
@@ -149,66 +149,66 @@ mod tests {
         it
     }
 
-    async fn unseen(stand: &Stand) -> Vec<String> {
-        let found = stand.fleet.unseen_works.read(&stand.fleet, &key()).await;
+    async fn unseen(bench: &Bench) -> Vec<String> {
+        let found = bench.fleet.unseen_works.read(&bench.fleet, &key()).await;
         let found = found.unwrap().into_iter();
         found.filter_map(|it| it.namespace()).collect()
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_work_is_unseen_from_its_making_until_the_cache_shows_it() {
-        let stand = Stand::followed([]).await;
-        let works = &stand.fleet.unseen_works;
+        let bench = Bench::followed([]).await;
+        let works = &bench.fleet.unseen_works;
         works.making(&key(), "karmada-es-m1", "web");
-        assert_eq!(unseen(&stand).await, [""; 0], "it was never made");
+        assert_eq!(unseen(&bench).await, [""; 0], "it was never made");
         works.making(&key(), "karmada-es-m1", "web");
-        stand.api.put("works", held("m1"));
-        assert_eq!(unseen(&stand).await, ["karmada-es-m1"]);
+        bench.api.put("works", held("m1"));
+        assert_eq!(unseen(&bench).await, ["karmada-es-m1"]);
         pass(1).await;
         assert!(works.lock().is_empty(), "nothing is kept of it");
-        assert_eq!(unseen(&stand).await, [""; 0]);
+        assert_eq!(unseen(&bench).await, [""; 0]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_work_stays_unseen_while_the_api_does_not_serve_works() {
-        let stand = Stand::followed([]).await;
-        let works = &stand.fleet.unseen_works;
+        let bench = Bench::followed([]).await;
+        let works = &bench.fleet.unseen_works;
         works.making(&key(), "karmada-es-m1", "web");
         let unserved = refusal(404, "NotFound", "");
-        stand.api.answer(Method::GET, "/works/web", 404, unserved);
-        let read = works.read(&stand.fleet, &key()).await;
+        bench.api.answer(Method::GET, "/works/web", 404, unserved);
+        let read = works.read(&bench.fleet, &key()).await;
         assert!(read.is_err(), "nobody knows whether it was made");
-        stand.api.answer_truly();
-        stand.api.put("works", held("m1"));
-        assert_eq!(unseen(&stand).await, ["karmada-es-m1"]);
+        bench.api.answer_truly();
+        bench.api.put("works", held("m1"));
+        assert_eq!(unseen(&bench).await, ["karmada-es-m1"]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_work_that_a_list_lacks_is_unseen_and_one_that_was_deleted_is_gone() {
         let works = ["m1", "m2"].map(|cluster| ("works", held(cluster)));
-        let stand = Stand::followed(works).await;
-        stand.api.delete("works", "karmada-es-m2", "web");
+        let bench = Bench::followed(works).await;
+        bench.api.delete("works", "karmada-es-m2", "web");
         pass(1).await;
-        stand.api.hide("works", "karmada-es-m1", "web");
+        bench.api.hide("works", "karmada-es-m1", "web");
         pass(60).await;
-        assert!(stand.fleet.works.list().is_empty(), "the list is short");
-        assert_eq!(unseen(&stand).await, ["karmada-es-m1"]);
+        assert!(bench.fleet.works.list().is_empty(), "the list is short");
+        assert_eq!(unseen(&bench).await, ["karmada-es-m1"]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn works_of_a_former_process_are_listed_once_in_pages() {
         let works = ["m1", "m2"].map(|cluster| ("works", held(cluster)));
-        let mut stand = Stand::new(works);
-        stand.api.hide("works", "karmada-es-m2", "web");
-        stand.follow().await;
+        let mut bench = Bench::new(works);
+        bench.api.hide("works", "karmada-es-m2", "web");
+        bench.follow().await;
         let all = json!({"metadata": {}, "items": [held("m1"), held("m2")]});
-        stand.api.answer(Method::GET, "/v1alpha1/works", 200, all);
+        bench.api.answer(Method::GET, "/v1alpha1/works", 200, all);
         for _ in 0..3 {
-            let compared = stand.fleet.unseen_works.compare(&stand.fleet).await;
+            let compared = bench.fleet.unseen_works.compare(&bench.fleet).await;
             assert!(compared.is_ok(), "{compared:?}");
         }
-        assert_eq!(unseen(&stand).await, ["karmada-es-m2"]);
-        let asked = stand.api.asked().into_iter();
+        assert_eq!(unseen(&bench).await, ["karmada-es-m2"]);
+        let asked = bench.api.asked().into_iter();
         let lists: Vec<_> = asked.filter(|it| it.path.ends_with("/works")).collect();
         assert_eq!(lists.len(), 1, "{lists:?}");
         assert!(lists[0].query.contains("limit=500"), "{lists:?}");

@@ -283,7 +283,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::fleet::testing::{Stand, refusal};
+    use crate::fleet::testing::{Bench, refusal};
 
     #[test]
     fn an_older_program_does_not_write_over_what_a_newer_one_wrote() {
@@ -307,18 +307,18 @@ mod tests {
             let metadata = json!({"name": name});
             json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": metadata})
         };
-        let stand = Stand::new(["a", "b"].map(|name| ("clusterroles", role(name))));
+        let bench = Bench::new(["a", "b"].map(|name| ("clusterroles", role(name))));
         let refused = refusal(422, "Invalid", "a");
-        stand
+        bench
             .api
             .answer(Method::PATCH, "/clusterroles/a", 422, refused);
         let objects = ["a", "b"].into_iter().map(role);
         let objects = objects.map(|it| serde_json::from_value(it).unwrap());
-        let applied = apply(&stand.fleet.client, objects.collect(), "0.1.0").await;
+        let applied = apply(&bench.fleet.client, objects.collect(), "0.1.0").await;
         let error = applied.unwrap_err();
         assert!(error.to_string().contains("ClusterRole a"));
         assert!(error.is_refusal());
-        let mut written = stand.api.writes().into_iter();
+        let mut written = bench.api.writes().into_iter();
         assert!(written.any(|(_, path, _)| path.ends_with("/clusterroles/b")));
     }
 

@@ -469,21 +469,21 @@ mod tests {
 
     use super::super::plan::tests::site;
     use super::*;
-    use crate::fleet::testing::{Stand, refusal};
+    use crate::fleet::testing::{Bench, refusal};
 
     /// Gives the Secrets that were made their namespace, as an API server does.
-    fn settle(stand: &Stand) {
-        for mut secret in stand.api.all("secrets") {
+    fn settle(bench: &Bench) {
+        for mut secret in bench.api.all("secrets") {
             let name = secret["metadata"]["name"].as_str().unwrap().to_owned();
-            stand.api.delete("secrets", "", &name);
+            bench.api.delete("secrets", "", &name);
             secret["metadata"]["namespace"] = json!(site().namespace);
-            stand.api.put("secrets", secret);
+            bench.api.put("secrets", secret);
         }
     }
 
-    fn keeper(stand: &Stand, serving: Option<&str>) -> Keeper {
+    fn keeper(bench: &Bench, serving: Option<&str>) -> Keeper {
         Keeper {
-            host: stand.fleet.client.clone(),
+            host: bench.fleet.client.clone(),
             site: site(),
             lives: Lives {
                 authority: Duration::from_hours(24 * 3650),
@@ -499,44 +499,44 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_authority_of_a_brought_certificate_is_trusted_while_its_secret_is_not_there() {
-        let (stand, name) = (Stand::new([]), "brought");
-        let (keeper, now) = (keeper(&stand, Some(name)), now());
+        let (bench, name) = (Bench::new([]), "brought");
+        let (keeper, now) = (keeper(&bench, Some(name)), now());
         let issuer = issue::authority("issuer", now, keeper.lives.authority).unwrap();
         let data = BTreeMap::from([(AUTHORITIES, ByteString(issuer.certificate.into_bytes()))]);
         let metadata = json!({"name": name, "namespace": site().namespace});
-        stand
+        bench
             .api
             .put("secrets", json!({"metadata": metadata, "data": data}));
         let trusted = keeper.pass(now).await.unwrap().trusted;
         assert_eq!(trusted.matches("BEGIN CERTIFICATE").count(), 2);
-        settle(&stand);
+        settle(&bench);
 
-        stand.api.delete("secrets", &site().namespace, name);
+        bench.api.delete("secrets", &site().namespace, name);
         let outcome = keeper.pass(now).await.unwrap();
         assert_eq!(
             (outcome.trusted, outcome.written),
             (trusted.clone(), vec![])
         );
         let (path, body) = (format!("/{name}"), refusal(500, "InternalError", ""));
-        stand.api.answer(Method::GET, &path, 500, body.clone());
+        bench.api.answer(Method::GET, &path, 500, body.clone());
         let outcome = keeper.pass(now).await.unwrap();
         assert_eq!((outcome.trusted, outcome.written), (trusted, vec![]));
         assert_eq!(outcome.problems.len(), 1, "{:?}", outcome.problems);
         let known = format!("/{}", site().name("control-plane"));
-        stand.api.answer(Method::GET, &known, 500, body);
+        bench.api.answer(Method::GET, &known, 500, body);
         let outcome = keeper.pass(now).await;
         assert!(outcome.is_err(), "nothing says whom clients trust");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_certificate_keeps_the_addresses_that_its_load_balancer_has_lost_for_a_moment() {
-        let (stand, serving) = (Stand::new([]), site().name("api-tls"));
+        let (bench, serving) = (Bench::new([]), site().name("api-tls"));
         let keeper = Keeper {
             site: Site {
                 address: String::new(),
                 ..site()
             },
-            ..keeper(&stand, None)
+            ..keeper(&bench, None)
         };
         let metadata = json!({"name": site().name("api"), "namespace": site().namespace});
         for (addresses, is_made) in [
@@ -554,9 +554,9 @@ mod tests {
                 "metadata": metadata, "spec": {"type": "LoadBalancer"},
                 "status": {"loadBalancer": {"ingress": ingress}},
             });
-            stand.api.put("services", service);
+            bench.api.put("services", service);
             let outcome = keeper.pass(now()).await.unwrap();
-            settle(&stand);
+            settle(&bench);
             let mut written = outcome.written.iter();
             assert_eq!(written.any(|it| it.0 == serving), is_made, "{addresses:?}");
         }
@@ -564,20 +564,20 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_certificate_that_cannot_be_read_keeps_no_other_from_being_made() {
-        let stand = Stand::new([]);
-        let (keeper, now) = (keeper(&stand, None), now());
+        let bench = Bench::new([]);
+        let (keeper, now) = (keeper(&bench, None), now());
         let (page, admin) = (site().name("page"), site().name("admin"));
         let (path, body) = (format!("/{page}"), refusal(500, "InternalError", ""));
-        stand.api.answer(Method::GET, &path, 500, body.clone());
+        bench.api.answer(Method::GET, &path, 500, body.clone());
         let first = keeper.pass(now).await;
         assert!(first.is_err(), "it may be of an authority that is not here");
-        assert!(stand.api.all("secrets").is_empty());
+        assert!(bench.api.all("secrets").is_empty());
 
-        stand.api.answer_truly();
+        bench.api.answer_truly();
         assert!(keeper.pass(now).await.unwrap().problems.is_empty());
-        settle(&stand);
-        stand.api.delete("secrets", &site().namespace, &admin);
-        stand.api.answer(Method::GET, &path, 500, body);
+        settle(&bench);
+        bench.api.delete("secrets", &site().namespace, &admin);
+        bench.api.answer(Method::GET, &path, 500, body);
         let outcome = keeper.pass(now).await.unwrap();
         let written: Vec<_> = outcome.written.iter().map(|it| &it.0).collect();
         assert_eq!(written, [&admin]);

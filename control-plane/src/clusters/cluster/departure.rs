@@ -333,7 +333,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn namespaces_stay_in_a_member_that_leaves_and_other_objects_go() {
-        let stand = crate::fleet::testing::Stand::followed([]).await;
+        let bench = crate::fleet::testing::Bench::followed([]).await;
         let namespace =
             json!([{"apiVersion": "v1", "kind": "Namespace", "name": "shop", "uid": "u"}]);
         for (owners, preserves, deletion, (preserve, expected)) in [
@@ -355,7 +355,7 @@ mod tests {
             }))
             .unwrap();
             let what = format!("{owners} {preserves} {deletion}");
-            let found = has_to_preserve(&stand.fleet, &work).await.unwrap();
+            let found = has_to_preserve(&bench.fleet, &work).await.unwrap();
             assert_eq!(found, preserve, "{what}");
             assert_eq!(stays(&work), expected, "{what}");
         }

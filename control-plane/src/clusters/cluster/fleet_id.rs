@@ -84,7 +84,7 @@ mod tests {
     use http::Method;
 
     use super::*;
-    use crate::fleet::testing::{Stand, pass, refusal};
+    use crate::fleet::testing::{Bench, pass, refusal};
 
     #[test]
     fn an_id_is_published_where_there_is_none() {
@@ -150,18 +150,18 @@ mod tests {
     /// Returns how often a fleet writes its id within a while, when the write gets this answer.
     async fn attempts(answer: Option<(u16, &str)>) -> usize {
         let namespace = |name: &str, uid: &str| json!({"metadata": {"name": name, "uid": uid}});
-        let mut stand = Stand::new([
+        let mut bench = Bench::new([
             ("namespaces", namespace(CLUSTER_NAMESPACE, "c")),
             ("namespaces", namespace(SYSTEM_NAMESPACE, "s")),
         ]);
         if let Some((code, reason)) = answer {
             let (path, body) = ("/karmada-cluster", refusal(code, reason, CLUSTER_NAMESPACE));
-            stand.api.answer(Method::PATCH, path, code, body);
+            bench.api.answer(Method::PATCH, path, code, body);
         }
-        start(&stand.fleet, &mut stand.tasks);
-        stand.follow().await;
+        start(&bench.fleet, &mut bench.tasks);
+        bench.follow().await;
         pass(10).await;
-        stand.api.writes().len()
+        bench.api.writes().len()
     }
 
     #[tokio::test(start_paused = true)]

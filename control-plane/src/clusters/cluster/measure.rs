@@ -198,12 +198,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_leader_shows_its_clusters_from_its_start_on() {
-        use crate::fleet::testing::{self, Stand, pass};
+        use crate::fleet::testing::{self, Bench, pass};
         let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
         let _recording = metrics::set_default_local_recorder(&recorder);
-        let mut stand = Stand::new([("clusters", testing::cluster("m1"))]);
-        start(&stand.fleet, &mut stand.tasks);
-        stand.follow().await;
+        let mut bench = Bench::new([("clusters", testing::cluster("m1"))]);
+        start(&bench.fleet, &mut bench.tasks);
+        bench.follow().await;
         pass(1).await;
         let text = render(&recorder.handle());
         let ready = r#"muster_cluster_ready{cluster_name="m1"} 1"#;

@@ -96,7 +96,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::fleet::testing::{REFUSALS, Stand, refusal};
+    use crate::fleet::testing::{Bench, REFUSALS, refusal};
 
     #[test]
     fn whether_a_cluster_is_monitored_is_reported_once_that_was_in_doubt() {
@@ -130,23 +130,23 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn that_nobody_notices_a_silence_is_an_event_and_that_somebody_does_is_none() {
         let push = json!({"metadata": {"name": "m1"}, "spec": {"syncMode": "Push"}});
-        let stand = Stand::followed([("clusters", push)]).await;
+        let bench = Bench::followed([("clusters", push)]).await;
         let off = [("m1".to_owned(), "PushModeNotServed".to_owned())];
         for (monitoring, reported) in [(Monitoring::Off, &off[..]), (Monitoring::Connected, &[])] {
-            stand.api.forget();
+            bench.api.forget();
             for _ in 0..2 {
-                let cluster = stand.fleet.clusters.get(None, "m1").unwrap();
-                note(&stand.fleet, &cluster, monitoring).await.unwrap();
-                assert_eq!(stand.api.writes().len(), 1, "once: {monitoring:?}");
-                assert_eq!(stand.api.reported().await, reported, "{monitoring:?}");
+                let cluster = bench.fleet.clusters.get(None, "m1").unwrap();
+                note(&bench.fleet, &cluster, monitoring).await.unwrap();
+                assert_eq!(bench.api.writes().len(), 1, "once: {monitoring:?}");
+                assert_eq!(bench.api.reported().await, reported, "{monitoring:?}");
             }
         }
         for (code, reason, is_usual) in REFUSALS {
-            let cluster = stand.fleet.clusters.get(None, "m1").unwrap();
+            let cluster = bench.fleet.clusters.get(None, "m1").unwrap();
             let refused = refusal(code, reason, "m1");
             let (method, path) = (Method::PATCH, "/clusters/m1/status");
-            stand.api.answer(method, path, code, refused);
-            let noted = note(&stand.fleet, &cluster, Monitoring::Off).await;
+            bench.api.answer(method, path, code, refused);
+            let noted = note(&bench.fleet, &cluster, Monitoring::Off).await;
             assert_eq!(noted.is_ok(), is_usual, "{code}");
         }
     }

@@ -123,7 +123,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::fleet::testing::{REFUSALS, Stand, refusal};
+    use crate::fleet::testing::{Bench, REFUSALS, refusal};
 
     #[test]
     fn a_pause_is_reported_once_when_it_begins_changes_and_ends() {
@@ -264,20 +264,20 @@ mod tests {
                 "message": "upgrade", "lastTransitionTime": "2024-01-01T00:00:00Z",
             }]},
         });
-        let stand = Stand::followed([("clusters", paused)]).await;
-        let cluster = stand.fleet.clusters.get(None, "m1").unwrap();
+        let bench = Bench::followed([("clusters", paused)]).await;
+        let cluster = bench.fleet.clusters.get(None, "m1").unwrap();
         for (code, reason, is_usual) in REFUSALS {
             let refused = refusal(code, reason, "m1");
             let (method, path) = (Method::PATCH, "/clusters/m1/status");
-            stand.api.answer(method, path, code, refused);
-            let noted = note(&stand.fleet, &cluster).await;
+            bench.api.answer(method, path, code, refused);
+            let noted = note(&bench.fleet, &cluster).await;
             assert_eq!(noted.is_ok(), is_usual, "{code}");
         }
-        assert_eq!(stand.api.reported().await, []);
-        stand.api.answer_truly();
-        note(&stand.fleet, &cluster).await.unwrap();
+        assert_eq!(bench.api.reported().await, []);
+        bench.api.answer_truly();
+        note(&bench.fleet, &cluster).await.unwrap();
         let reported = [("m1".to_owned(), "MovementResumed".to_owned())];
-        assert_eq!(stand.api.reported().await, reported);
+        assert_eq!(bench.api.reported().await, reported);
     }
 
     #[tokio::test(start_paused = true)]
@@ -292,10 +292,10 @@ mod tests {
                 "lastTransitionTime": "2024-01-01T00:00:00Z",
             }]},
         });
-        let stand = Stand::followed([("clusters", resumed)]).await;
-        let cluster = stand.fleet.clusters.get(None, "m1").unwrap();
-        note(&stand.fleet, &cluster).await.unwrap();
-        assert_eq!(stand.api.writes(), [], "a fleet at rest writes nothing");
-        assert_eq!(stand.api.reported().await, []);
+        let bench = Bench::followed([("clusters", resumed)]).await;
+        let cluster = bench.fleet.clusters.get(None, "m1").unwrap();
+        note(&bench.fleet, &cluster).await.unwrap();
+        assert_eq!(bench.api.writes(), [], "a fleet at rest writes nothing");
+        assert_eq!(bench.api.reported().await, []);
     }
 }

@@ -154,16 +154,16 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_member_has_no_rights_any_more_only_if_the_api_says_so_of_each() {
-        use crate::fleet::testing::{Stand, refusal};
+        use crate::fleet::testing::{Bench, refusal};
 
-        let stand = Stand::new([]);
-        let client = &stand.fleet.client;
+        let bench = Bench::new([]);
+        let client = &bench.fleet.client;
         assert_eq!(revoke(client, "m1").await.unwrap(), 0);
         let all = everything("m1");
         let granted = all.iter().find(|it| kind(it).ends_with("Binding"));
         let path = format!("/{}", granted.unwrap().name_any());
         let unserved = refusal(404, "NotFound", "");
-        stand.api.answer(http::Method::DELETE, &path, 404, unserved);
+        bench.api.answer(http::Method::DELETE, &path, 404, unserved);
         assert!(revoke(client, "m1").await.is_err());
     }
 

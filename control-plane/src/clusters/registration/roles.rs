@@ -152,7 +152,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::fleet::testing::{Stand, cluster, pass, refusal};
+    use crate::fleet::testing::{Bench, cluster, pass, refusal};
 
     const ROLE: &str = "muster:agent:m1";
 
@@ -173,9 +173,9 @@ mod tests {
     }
 
     /// Returns a fleet of a member that was given its rights on the second of the month.
-    async fn registered(sync_mode: &str) -> Stand {
+    async fn registered(sync_mode: &str) -> Bench {
         let lease = json!({"metadata": {"namespace": CLUSTER_NAMESPACE, "name": "m1"}});
-        let mut stand = Stand::new([
+        let mut bench = Bench::new([
             ("clusters", member(sync_mode)),
             ("leases", lease),
             ("namespaces", namespace("2026-01-01T00:00:00Z")),
@@ -184,49 +184,49 @@ mod tests {
                 dated(&json!({ "name": ROLE }), "2026-01-02T00:00:00Z"),
             ),
         ]);
-        start(&stand.fleet, &mut stand.tasks);
-        stand.follow().await;
+        start(&bench.fleet, &mut bench.tasks);
+        bench.follow().await;
         pass(10).await;
-        stand
+        bench
     }
 
     /// Deletes the lease of the member, and shows its Cluster anew, as a start does.
-    async fn reconcile_again(stand: &Stand, sync_mode: &str) {
-        stand.api.delete("leases", CLUSTER_NAMESPACE, "m1");
-        stand.api.delete("clusters", "", "m1");
+    async fn reconcile_again(bench: &Bench, sync_mode: &str) {
+        bench.api.delete("leases", CLUSTER_NAMESPACE, "m1");
+        bench.api.delete("clusters", "", "m1");
         pass(1).await;
-        stand.api.put("clusters", member(sync_mode));
+        bench.api.put("clusters", member(sync_mode));
         pass(60).await;
     }
 
-    fn roles(stand: &Stand) -> [bool; 2] {
-        let found = |plural| stand.api.object(plural, CLUSTER_NAMESPACE, ROLE).is_some();
+    fn roles(bench: &Bench) -> [bool; 2] {
+        let found = |plural| bench.api.object(plural, CLUSTER_NAMESPACE, ROLE).is_some();
         ["roles", "rolebindings"].map(found)
     }
 
     #[tokio::test(start_paused = true)]
     async fn roles_that_went_with_their_namespace_are_made_again_once_it_is_there_again() {
-        let stand = registered("Pull").await;
-        stand.api.delete("leases", CLUSTER_NAMESPACE, "m1");
-        stand.api.delete("namespaces", "", CLUSTER_NAMESPACE);
+        let bench = registered("Pull").await;
+        bench.api.delete("leases", CLUSTER_NAMESPACE, "m1");
+        bench.api.delete("namespaces", "", CLUSTER_NAMESPACE);
         pass(60).await;
-        assert_eq!(roles(&stand), [false, false]);
+        assert_eq!(roles(&bench), [false, false]);
         let again = namespace("2026-01-03T00:00:00Z");
-        stand.api.put("namespaces", again);
+        bench.api.put("namespaces", again);
         pass(60).await;
-        assert_eq!(roles(&stand), [true, true]);
+        assert_eq!(roles(&bench), [true, true]);
         let reported = [("m1".to_owned(), "AgentRolesMadeAgain".to_owned())];
-        assert_eq!(stand.api.reported().await, reported);
+        assert_eq!(bench.api.reported().await, reported);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_process_that_starts_later_makes_them_again_as_well() {
-        let stand = registered("Pull").await;
+        let bench = registered("Pull").await;
         let again = namespace("2026-01-03T00:00:00Z");
-        stand.api.put("namespaces", again);
+        bench.api.put("namespaces", again);
         pass(1).await;
-        reconcile_again(&stand, "Pull").await;
-        assert_eq!(roles(&stand), [true, true]);
+        reconcile_again(&bench, "Pull").await;
+        assert_eq!(roles(&bench), [true, true]);
     }
 
     #[tokio::test(start_paused = true)]
@@ -235,45 +235,45 @@ mod tests {
             ("2026-01-03T00:00:00Z", true),
             ("2026-01-05T00:00:00Z", false),
         ] {
-            let stand = registered("Pull").await;
-            stand.api.delete("clusters", "", "m1");
+            let bench = registered("Pull").await;
+            bench.api.delete("clusters", "", "m1");
             let works = execution_namespace("m1");
             let metadata = json!({ "name": works });
             let made = dated(&metadata, "2026-01-04T00:00:00Z");
-            stand.api.put("namespaces", made);
+            bench.api.put("namespaces", made);
             pass(1).await;
             let mut again = member("Pull");
             again["metadata"]["creationTimestamp"] = json!(joined);
-            stand.api.put("clusters", again);
+            bench.api.put("clusters", again);
             pass(60).await;
-            let role = stand.api.object("rolebindings", &works, "muster:agent");
+            let role = bench.api.object("rolebindings", &works, "muster:agent");
             assert_eq!(role.is_some(), expected, "joined at {joined}");
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn roles_that_somebody_took_away_and_those_of_no_agent_are_not_made() {
-        let stand = registered("Pull").await;
-        reconcile_again(&stand, "Pull").await;
-        assert_eq!(roles(&stand), [false, false], "the namespace is the former");
+        let bench = registered("Pull").await;
+        reconcile_again(&bench, "Pull").await;
+        assert_eq!(roles(&bench), [false, false], "the namespace is the former");
         let again = namespace("2026-01-03T00:00:00Z");
-        stand.api.put("namespaces", again);
-        reconcile_again(&stand, "Push").await;
-        assert_eq!(roles(&stand), [false, false], "it has no agent");
-        stand.api.delete("clusterrolebindings", "", ROLE);
-        reconcile_again(&stand, "Pull").await;
-        assert_eq!(roles(&stand), [false, false], "all its rights were taken");
+        bench.api.put("namespaces", again);
+        reconcile_again(&bench, "Push").await;
+        assert_eq!(roles(&bench), [false, false], "it has no agent");
+        bench.api.delete("clusterrolebindings", "", ROLE);
+        reconcile_again(&bench, "Pull").await;
+        assert_eq!(roles(&bench), [false, false], "all its rights were taken");
     }
 
     #[tokio::test(start_paused = true)]
     async fn that_roles_may_not_be_created_is_reported_with_what_to_do() {
-        let stand = registered("Pull").await;
+        let bench = registered("Pull").await;
         let again = namespace("2026-01-03T00:00:00Z");
-        stand.api.put("namespaces", again);
+        bench.api.put("namespaces", again);
         let refused = refusal(403, "Forbidden", ROLE);
-        stand.api.answer(Method::POST, "/roles", 403, refused);
-        reconcile_again(&stand, "Pull").await;
-        let events = stand.api.events().await;
+        bench.api.answer(Method::POST, "/roles", 403, refused);
+        reconcile_again(&bench, "Pull").await;
+        let events = bench.api.events().await;
         let [(about, reason, note)] = &events[..] else {
             panic!("{events:?}");
         };

@@ -130,10 +130,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::fleet::testing::{Stand, binding, cluster, pass};
+    use crate::fleet::testing::{Bench, binding, cluster, pass};
     use crate::settings::Settings;
 
-    async fn stand(threshold: f64, health: &str) -> Stand {
+    async fn bench(threshold: f64, health: &str) -> Bench {
         let settings = Settings {
             cluster_unhealthy_workloads_threshold: threshold,
             cluster_unhealthy_workloads_minimum: 1,
@@ -149,63 +149,63 @@ mod tests {
             ("clusters", cluster("m2")),
             ("resourcebindings", workload),
         ];
-        let mut stand = Stand::with(settings, objects);
-        start(&stand.fleet, &mut stand.tasks);
-        stand.follow().await;
+        let mut bench = Bench::with(settings, objects);
+        start(&bench.fleet, &mut bench.tasks);
+        bench.follow().await;
         pass(30).await;
-        stand
+        bench
     }
 
     /// Returns the status and the reason of the condition of `m1`.
-    fn reported(stand: &Stand) -> Option<(String, String)> {
-        let cluster = stand.fleet.clusters.get(None, "m1")?;
+    fn reported(bench: &Bench) -> Option<(String, String)> {
+        let cluster = bench.fleet.clusters.get(None, "m1")?;
         let reported = cluster.condition(WORKLOADS_HEALTHY)?;
         Some((reported.status.clone(), reported.reason.clone()))
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_is_ill_in_one_cluster_only_is_reported_of_that_and_taken_back_when_it_is_well() {
-        let stand = stand(0.5, "Unhealthy").await;
+        let bench = bench(0.5, "Unhealthy").await;
         let ill = Some(("False".to_owned(), "UnhealthyHere".to_owned()));
-        assert_eq!(reported(&stand), ill);
-        stand.api.forget();
+        assert_eq!(reported(&bench), ill);
+        bench.api.forget();
         pass(200).await;
-        assert_eq!(stand.api.writes(), [], "nothing is written at rest");
-        let mut workload = stand.api.all("resourcebindings").remove(0);
+        assert_eq!(bench.api.writes(), [], "nothing is written at rest");
+        let mut workload = bench.api.all("resourcebindings").remove(0);
         workload["status"]["aggregatedStatus"][0]["health"] = json!("Healthy");
-        stand.api.put("resourcebindings", workload);
+        bench.api.put("resourcebindings", workload);
         pass(60).await;
         let well = Some(("True".to_owned(), "HealthyHere".to_owned()));
-        assert_eq!(reported(&stand), well);
+        assert_eq!(reported(&bench), well);
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_last_report_of_a_dead_cluster_says_nothing_against_one_that_lives() {
-        let stand = stand(0.5, "Unhealthy").await;
-        let mut dead = stand.api.object("clusters", "", "m2").unwrap();
+        let bench = bench(0.5, "Unhealthy").await;
+        let mut dead = bench.api.object("clusters", "", "m2").unwrap();
         dead["status"]["conditions"][0]["status"] = json!("Unknown");
-        stand.api.put("clusters", dead);
+        bench.api.put("clusters", dead);
         pass(30).await;
         let too_few = Some(("Unknown".to_owned(), "TooFewWorkloads".to_owned()));
-        assert_eq!(reported(&stand), too_few);
+        assert_eq!(reported(&bench), too_few);
     }
 
     #[tokio::test(start_paused = true)]
     async fn nothing_is_reported_unless_it_is_asked_for_and_what_was_reported_is_taken_back() {
-        let stand = stand(0.0, "Unhealthy").await;
-        assert_eq!(stand.api.writes(), []);
+        let bench = bench(0.0, "Unhealthy").await;
+        assert_eq!(bench.api.writes(), []);
         let mut former = cluster("m1");
         let conditions = former["status"]["conditions"].as_array_mut().unwrap();
         conditions.push(json!({
             "type": WORKLOADS_HEALTHY, "status": "False", "reason": "R", "message": "",
             "lastTransitionTime": "2024-01-01T00:00:00Z",
         }));
-        stand.api.put("clusters", former);
+        bench.api.put("clusters", former);
         pass(30).await;
         let off = Some(("Unknown".to_owned(), "Off".to_owned()));
-        assert_eq!(reported(&stand), off);
-        stand.api.forget();
+        assert_eq!(reported(&bench), off);
+        bench.api.forget();
         pass(200).await;
-        assert_eq!(stand.api.writes(), []);
+        assert_eq!(bench.api.writes(), []);
     }
 }

@@ -75,33 +75,33 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::fleet::testing::{Stand, pass, refusal};
+    use crate::fleet::testing::{Bench, pass, refusal};
 
     const GONE: (u16, &str) = (404, "NotFound");
 
     /// Asks for `m1`. Returns the next step, the number of requests, and whether the cluster
     /// counts as failed afterwards.
     async fn check(
-        stand: &Stand,
+        bench: &Bench,
         has_failed: bool,
         (code, reason): (u16, &str),
     ) -> (Option<Next>, usize, bool) {
-        let pace = Pace::of(&stand.fleet.settings);
+        let pace = Pace::of(&bench.fleet.settings);
         pace.put("m1", has_failed, Instant::now());
         let answer = if code == 200 {
             json!({"metadata": {"name": "m1"}})
         } else {
             refusal(code, reason, "m1")
         };
-        stand.api.answer(Method::GET, "/clusters/m1", code, answer);
-        stand.api.forget();
-        let next = read(&stand.fleet, &pace, "m1".to_owned()).await;
-        (next.ok(), stand.api.asked().len(), pace.has_failed("m1"))
+        bench.api.answer(Method::GET, "/clusters/m1", code, answer);
+        bench.api.forget();
+        let next = read(&bench.fleet, &pace, "m1".to_owned()).await;
+        (next.ok(), bench.api.asked().len(), pace.has_failed("m1"))
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_lost_cluster_counts_as_failed_until_the_api_says_that_there_is_none() {
-        let stand = Stand::followed([]).await;
+        let bench = Bench::followed([]).await;
         let again = Some(Next::After(AGAIN));
         for (has_failed, answer, expected) in [
             (true, (200, ""), (again, 1, true)),
@@ -109,7 +109,7 @@ mod tests {
             (true, (403, "Forbidden"), (None, 1, true)),
             (false, GONE, (Some(Next::Done), 0, false)),
         ] {
-            let found = check(&stand, has_failed, answer).await;
+            let found = check(&bench, has_failed, answer).await;
             assert_eq!(found, expected, "{has_failed} {answer:?}");
         }
     }
@@ -117,12 +117,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_cluster_that_can_be_seen_or_was_deleted_is_not_asked_for() {
         let there = json!({"metadata": {"name": "m1"}, "spec": {"syncMode": "Pull"}});
-        let stand = Stand::followed([("clusters", there)]).await;
+        let bench = Bench::followed([("clusters", there)]).await;
         let nothing = (Some(Next::Done), 0, true);
-        assert_eq!(check(&stand, true, GONE).await, nothing, "it is there");
-        stand.api.delete("clusters", "", "m1");
+        assert_eq!(check(&bench, true, GONE).await, nothing, "it is there");
+        bench.api.delete("clusters", "", "m1");
         pass(5).await;
-        assert_eq!(check(&stand, true, GONE).await, nothing, "it is gone");
+        assert_eq!(check(&bench, true, GONE).await, nothing, "it is gone");
     }
 
     #[tokio::test(start_paused = true)]
@@ -131,21 +131,21 @@ mod tests {
             "metadata": {"name": "m1", "finalizers": ["karmada.io/cluster-controller"]},
             "spec": {"syncMode": "Pull", "taints": [{"key": "down", "effect": "NoExecute"}]},
         });
-        let mut stand = Stand::new([("clusters", tainted.clone())]);
-        let pace = budget(&Arc::clone(&stand.fleet), &mut stand.tasks);
-        stand.follow().await;
+        let mut bench = Bench::new([("clusters", tainted.clone())]);
+        let pace = budget(&Arc::clone(&bench.fleet), &mut bench.tasks);
+        bench.follow().await;
         pass(5).await;
-        stand
+        bench
             .api
             .delay(Method::GET, "/clusters/m1", Duration::from_secs(5));
-        stand.api.lose("clusters", "", "m1");
-        let asked = || stand.api.asked().into_iter();
+        bench.api.lose("clusters", "", "m1");
+        let asked = || bench.api.asked().into_iter();
         while !asked().any(|it| it.path.ends_with("/clusters/m1")) {
             pass(1).await;
         }
-        stand.api.put("clusters", tainted);
+        bench.api.put("clusters", tainted);
         pass(60).await;
-        assert!(stand.fleet.clusters.get(None, "m1").is_some());
+        assert!(bench.fleet.clusters.get(None, "m1").is_some());
         assert!(pace.has_failed("m1"));
     }
 }

@@ -89,21 +89,21 @@ impl Doomed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fleet::testing::{Stand, deleting, work};
+    use crate::fleet::testing::{Bench, deleting, work};
 
     #[tokio::test(start_paused = true)]
     async fn a_work_that_was_deleted_a_moment_ago_says_nothing_else_afterwards() {
         let mut placed = work("m1", "Healthy");
         placed["metadata"]["uid"] = json!("w");
         placed["metadata"]["finalizers"] = json!(["karmada.io/execution-controller"]);
-        let stand = Stand::followed([("works", placed.clone())]).await;
-        let held = stand.fleet.works.list_in("karmada-es-m1");
+        let bench = Bench::followed([("works", placed.clone())]).await;
+        let held = bench.fleet.works.list_in("karmada-es-m1");
         let doomed = Doomed::of(&held[0]);
         // The cache does not show it yet.
-        stand.api.put("works", deleting(placed));
-        let removed = doomed.remove(&stand.fleet.client, true).await;
+        bench.api.put("works", deleting(placed));
+        let removed = doomed.remove(&bench.fleet.client, true).await;
         assert!(matches!(removed, Err(kube::Error::Api(status)) if status.is_conflict()));
-        let works = stand.api.all("works");
+        let works = bench.api.all("works");
         let said = &works[0]["spec"]["preserveResourcesOnDeletion"];
         assert_eq!(*said, serde_json::Value::Null);
     }
@@ -114,16 +114,16 @@ mod tests {
         placed["metadata"]["uid"] = json!("w");
         placed["metadata"]["finalizers"] = json!(["karmada.io/execution-controller"]);
         placed["spec"]["preserveResourcesOnDeletion"] = json!(true);
-        let stand = Stand::followed([("works", placed.clone())]).await;
-        let held = stand.fleet.works.list_in("karmada-es-m1");
+        let bench = Bench::followed([("works", placed.clone())]).await;
+        let held = bench.fleet.works.list_in("karmada-es-m1");
         let doomed = Doomed::of(&held[0]);
         // The policy was edited a moment ago, and the cache does not show the Work yet that was
         // written for that.
         placed["spec"]["preserveResourcesOnDeletion"] = json!(false);
-        stand.api.put("works", placed);
+        bench.api.put("works", placed);
         // It holds storage, which stays in the member whatever the policy says.
-        _ = doomed.remove(&stand.fleet.client, true).await;
-        let works = stand.api.all("works");
+        _ = doomed.remove(&bench.fleet.client, true).await;
+        let works = bench.api.all("works");
         let is_deleted = !works[0]["metadata"]["deletionTimestamp"].is_null();
         let says = &works[0]["spec"]["preserveResourcesOnDeletion"];
         assert!(

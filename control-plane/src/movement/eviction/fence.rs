@@ -170,7 +170,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_work_that_reports_a_copy_is_that_of_its_cluster() {
-        use crate::fleet::testing::Stand;
+        use crate::fleet::testing::Bench;
         for (works, expected) in [
             (&[][..], None),
             // The copy in another cluster is not asked about.
@@ -201,10 +201,10 @@ mod tests {
             };
             let objects = [("resourcebindings", binding), ("clusters", cluster)];
             let works = works.iter().map(|it| ("works", work(it)));
-            let stand = Stand::followed(objects.into_iter().chain(works)).await;
-            let fence = of(&stand.fleet);
-            let binding = stand.binding("web-deployment");
-            let cluster = stand.fleet.clusters.get(None, "m1").unwrap();
+            let bench = Bench::followed(objects.into_iter().chain(works)).await;
+            let fence = of(&bench.fleet);
+            let binding = bench.binding("web-deployment");
+            let cluster = bench.fleet.clusters.get(None, "m1").unwrap();
             let gate = fence(&cluster, &binding.unwrap(), Instant::now());
             let why = match gate {
                 FenceGate::Open => None,

@@ -229,7 +229,7 @@ mod tests {
 
     use super::super::controller::start;
     use crate::fleet::budget::pace::Pace;
-    use crate::fleet::testing::{self, Stand, binding, pass, work};
+    use crate::fleet::testing::{self, Bench, binding, pass, work};
 
     /// Returns a binding whose copy in `m1` waits for one in `m2`, which says this of it.
     fn refused(applied: bool, tasks: &Value, annotations: &Value) -> Value {
@@ -279,11 +279,11 @@ mod tests {
     }
 
     async fn targets_after(seconds: u64, binding: Value, work: Value) -> Vec<Value> {
-        targets_in(&mut stand(binding, Some(work)), seconds).await
+        targets_in(&mut bench(binding, Some(work)), seconds).await
     }
 
     /// Returns a control plane with a cluster that has to be left and two others.
-    fn stand(binding: Value, work: Option<Value>) -> Stand {
+    fn bench(binding: Value, work: Option<Value>) -> Bench {
         let mut drained = testing::cluster("m1");
         drained["spec"]["taints"] = json!([{"key": "x", "effect": "NoExecute"}]);
         let objects = [
@@ -292,17 +292,17 @@ mod tests {
             ("clusters", testing::cluster("m3")),
             ("resourcebindings", binding),
         ];
-        Stand::new(objects.into_iter().chain(work.map(|work| ("works", work))))
+        Bench::new(objects.into_iter().chain(work.map(|work| ("works", work))))
     }
 
     /// Returns what was written of the binding within that many seconds.
-    async fn targets_in(stand: &mut Stand, seconds: u64) -> Vec<Value> {
-        let pace = Pace::of(&stand.fleet.settings);
-        start(&stand.fleet, &pace, &mut stand.tasks);
-        stand.follow().await;
+    async fn targets_in(bench: &mut Bench, seconds: u64) -> Vec<Value> {
+        let pace = Pace::of(&bench.fleet.settings);
+        start(&bench.fleet, &pace, &mut bench.tasks);
+        bench.follow().await;
         pace.begin(tokio::time::Instant::now());
         pass(seconds).await;
-        let writes = stand.api.writes().into_iter();
+        let writes = bench.api.writes().into_iter();
         writes.map(|(_, _, body)| body["spec"].clone()).collect()
     }
 
@@ -352,12 +352,12 @@ mod tests {
         ] {
             let mut binding = refused(false, &tasks, &annotations);
             binding["status"]["aggregatedStatus"] = json!([]);
-            let mut stand = stand(binding, None);
-            stand.fleet.override_lookup.answer(move |_, cluster| {
+            let mut bench = bench(binding, None);
+            bench.fleet.override_lookup.answer(move |_, cluster| {
                 let why = || "its override cannot be applied".to_owned();
                 (Some(cluster) == broken).then(why).map_or(Ok(None), Err)
             });
-            let writes = targets_in(&mut stand, 120).await;
+            let writes = targets_in(&mut bench, 120).await;
             assert_eq!(writes.len(), expected, "{broken:?} {tasks} {annotations}");
             for spec in &writes {
                 assert_eq!(spec["clusters"], json!([{"name": "m3", "replicas": 2}]));
@@ -449,7 +449,7 @@ mod tests {
             if is_paused {
                 m2["metadata"]["annotations"] = json!({"failover.muster.io/paused": "x"});
             }
-            let mut stand = Stand::new([
+            let mut bench = Bench::new([
                 ("clusters", m2),
                 ("clusters", testing::cluster("m3")),
                 ("clusters", testing::cluster("m4")),
@@ -457,7 +457,7 @@ mod tests {
                 ("works", work("m2", since)),
                 ("works", work("m3", moved)),
             ]);
-            let writes = targets_in(&mut stand, 120).await;
+            let writes = targets_in(&mut bench, 120).await;
             let left = writes
                 .iter()
                 .map(|it| &it["gracefulEvictionTasks"][0]["fromCluster"]);
@@ -487,23 +487,23 @@ mod tests {
             work["metadata"]["annotations"]["resourcebinding.karmada.io/name"] = json!(name);
             objects.extend([("resourcebindings", binding), ("works", work)]);
         }
-        let mut stand = Stand::new(objects);
+        let mut bench = Bench::new(objects);
         let plans = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&plans);
         // Each plan asks whether its order could be carried out.
-        stand.fleet.override_lookup.answer(move |_, _| {
+        bench.fleet.override_lookup.answer(move |_, _| {
             counted.fetch_add(1, Ordering::Relaxed);
             Ok(None)
         });
-        let pace = Pace::of(&stand.fleet.settings);
-        start(&stand.fleet, &pace, &mut stand.tasks);
-        stand.follow().await;
+        let pace = Pace::of(&bench.fleet.settings);
+        start(&bench.fleet, &pace, &mut bench.tasks);
+        bench.follow().await;
         for name in ["m2", "m3"] {
             pace.put(name, false, tokio::time::Instant::now());
         }
         pace.begin(tokio::time::Instant::now());
         pass(90).await;
-        let bindings = stand.fleet.bindings.iter();
+        let bindings = bench.fleet.bindings.iter();
         let moved = bindings.filter(|it| it.spec.target("m3").is_some());
         let (moved, plans) = (moved.count(), plans.load(Ordering::Relaxed));
         assert!((20..MANY).contains(&moved), "{moved} moved");

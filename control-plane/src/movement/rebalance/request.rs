@@ -208,15 +208,15 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_was_asked_for_and_is_suspended_since_keeps_no_others_from_being_asked_for() {
-        use crate::fleet::testing::{Stand, binding, cluster, key};
+        use crate::fleet::testing::{Bench, binding, cluster, key};
 
         let mut suspended = binding();
         suspended["spec"]["rescheduleTriggeredAt"] = json!("2025-01-01T00:00:00Z");
         suspended["spec"]["suspension"] = json!({ "scheduling": true });
         suspended["status"] = json!({ "lastScheduledTime": "2024-01-01T00:00:00Z" });
         let objects = [("clusters", cluster("m1")), ("resourcebindings", suspended)];
-        let stand = Stand::followed(objects).await;
-        let (fleet, now) = (&stand.fleet, stand.fleet.clock.now());
+        let bench = Bench::followed(objects).await;
+        let (fleet, now) = (&bench.fleet, bench.fleet.clock.now());
         let pace = Pace::of(&fleet.settings);
         let asked = Some((Timestamp::MIN, Timestamp::MIN));
         let state = request(fleet, &pace, &key("web-deployment"), asked, (now, now)).await;

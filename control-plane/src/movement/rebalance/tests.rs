@@ -8,7 +8,7 @@ use muster_shared::names::annotation::ORDERED_BY;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::fleet::testing::{Stand, binding, cluster, pass};
+use crate::fleet::testing::{Bench, binding, cluster, pass};
 use crate::settings::Settings;
 
 const MANY: usize = 40;
@@ -82,33 +82,33 @@ fn paused(mut cluster: Value) -> Value {
 }
 
 /// Returns a fleet with a scheduler, and with the controller of rebalancers if there are any.
-async fn follow(objects: impl IntoIterator<Item = (&'static str, Value)>) -> Stand {
-    started(Stand::with(Settings::default(), objects)).await
+async fn follow(objects: impl IntoIterator<Item = (&'static str, Value)>) -> Bench {
+    started(Bench::with(Settings::default(), objects)).await
 }
 
 /// Starts these controllers.
-async fn started(mut stand: Stand) -> Stand {
-    let fleet = Arc::clone(&stand.fleet);
-    let pace = crate::fleet::budget::budget(&fleet, &mut stand.tasks);
-    super::start(&fleet, pace.clone(), &mut stand.tasks);
-    crate::scheduler::controller::start(&fleet, pace.clone(), &mut stand.tasks);
-    stand.follow().await;
+async fn started(mut bench: Bench) -> Bench {
+    let fleet = Arc::clone(&bench.fleet);
+    let pace = crate::fleet::budget::budget(&fleet, &mut bench.tasks);
+    super::start(&fleet, pace.clone(), &mut bench.tasks);
+    crate::scheduler::controller::start(&fleet, pace.clone(), &mut bench.tasks);
+    bench.follow().await;
     pace.begin(Instant::now());
-    stand
+    bench
 }
 
 /// Returns a fleet with a scheduler, with these clusters, and with more objects.
 async fn beside(
     clusters: [Value; 2],
     more: impl IntoIterator<Item = (&'static str, Value)>,
-) -> Stand {
+) -> Bench {
     let clusters = clusters.map(|it| ("clusters", it));
     follow(clusters.into_iter().chain(more)).await
 }
 
 /// Returns a fleet with a scheduler, with these clusters, and with workloads that are made from
 /// their numbers.
-async fn follow_all(clusters: [Value; 2], workloads: impl Fn(usize) -> Value) -> Stand {
+async fn follow_all(clusters: [Value; 2], workloads: impl Fn(usize) -> Value) -> Bench {
     follow(fleet_of(clusters, workloads)).await
 }
 
@@ -117,7 +117,7 @@ async fn rebalanced(
     clusters: [Value; 2],
     workloads: impl Fn(usize) -> Value,
     rebalancer: Value,
-) -> Stand {
+) -> Bench {
     let rebalancer = ("workloadrebalancers", rebalancer);
     let objects = fleet_of(clusters, workloads).into_iter();
     follow(objects.chain([rebalancer])).await
@@ -161,8 +161,8 @@ fn edited(number: usize) -> Value {
 }
 
 /// Returns how many workloads a new placement is requested of, and how many have left `m1`.
-fn asked_and_moved(stand: &Stand) -> (usize, usize) {
-    let all = (0..MANY).map(|it| stand.binding(&name(it)).unwrap());
+fn asked_and_moved(bench: &Bench) -> (usize, usize) {
+    let all = (0..MANY).map(|it| bench.binding(&name(it)).unwrap());
     let all: Vec<_> = all.collect();
     let asked = all
         .iter()
@@ -171,14 +171,14 @@ fn asked_and_moved(stand: &Stand) -> (usize, usize) {
     (asked.count(), moved.count())
 }
 
-fn stored(stand: &Stand) -> Option<WorkloadRebalancer> {
-    let object = stand.api.object("workloadrebalancers", "", "all")?;
+fn stored(bench: &Bench) -> Option<WorkloadRebalancer> {
+    let object = bench.api.object("workloadrebalancers", "", "all")?;
     Some(serde_json::from_value(object).unwrap())
 }
 
 /// Workloads with a result.
-fn results(stand: &Stand) -> usize {
-    let status = stored(stand).unwrap().status.unwrap_or_default();
+fn results(bench: &Bench) -> usize {
+    let status = stored(bench).unwrap().status.unwrap_or_default();
     let done = |it: &&_| matches!(it, Some(RebalanceResult::Successful));
     let results = status.observed_workloads.iter().map(|it| &it.result);
     results.filter(done).count()
@@ -187,16 +187,16 @@ fn results(stand: &Stand) -> usize {
 #[tokio::test(start_paused = true)]
 async fn the_end_of_a_pause_lets_nothing_go_that_was_saved_up() {
     let clusters = [paused(roomy("m1", true)), roomy("m2", false)];
-    let stand = rebalanced(clusters, workload, rebalancer(None)).await;
+    let bench = rebalanced(clusters, workload, rebalancer(None)).await;
     pass(100).await;
-    assert_eq!(asked_and_moved(&stand), (0, 0));
-    stand.api.put("clusters", roomy("m1", true));
+    assert_eq!(asked_and_moved(&bench), (0, 0));
+    bench.api.put("clusters", roomy("m1", true));
     pass(5).await;
-    let (asked, moved) = asked_and_moved(&stand);
+    let (asked, moved) = asked_and_moved(&bench);
     assert_eq!(asked, MANY);
     assert!((1..=AT_THE_RATE).contains(&moved), "{moved} moved");
     pass(90).await;
-    assert_eq!(asked_and_moved(&stand), (MANY, MANY), "all get their turn");
+    assert_eq!(asked_and_moved(&bench), (MANY, MANY), "all get their turn");
 }
 
 #[tokio::test(start_paused = true)]
@@ -204,17 +204,17 @@ async fn requests_of_a_former_leader_move_at_the_rate_and_wait_for_a_pause() {
     for is_paused in [false, true] {
         let m1 = roomy("m1", true);
         let m1 = if is_paused { paused(m1) } else { m1 };
-        let stand = follow_all([m1, roomy("m2", false)], |it| {
+        let bench = follow_all([m1, roomy("m2", false)], |it| {
             let mut it = workload(it);
             it["spec"]["rescheduleTriggeredAt"] = json!("2025-01-01T00:00:00Z");
             it
         })
         .await;
         pass(5).await;
-        let (_, moved) = asked_and_moved(&stand);
+        let (_, moved) = asked_and_moved(&bench);
         let expected = if is_paused { 0..=0 } else { 1..=AT_THE_RATE };
         assert!(expected.contains(&moved), "{moved} moved, {is_paused}");
-        let last = stand.binding(&name(MANY - 1)).unwrap();
+        let last = bench.binding(&name(MANY - 1)).unwrap();
         let reported = conditions::get(&last.status.as_ref().unwrap().conditions, "Scheduled");
         let reason = if is_paused {
             "Paused"
@@ -227,15 +227,15 @@ async fn requests_of_a_former_leader_move_at_the_rate_and_wait_for_a_pause() {
             (reason, "True"),
             "{reported:?}"
         );
-        stand.api.put("clusters", roomy("m1", true));
+        bench.api.put("clusters", roomy("m1", true));
         pass(5).await;
-        let (_, more) = asked_and_moved(&stand);
+        let (_, more) = asked_and_moved(&bench);
         assert!(
             more > moved && more <= moved + AT_THE_RATE,
             "{moved}, then {more}"
         );
         pass(90).await;
-        let last = stand.binding(&name(MANY - 1)).unwrap();
+        let last = bench.binding(&name(MANY - 1)).unwrap();
         let reported = conditions::get(&last.status.as_ref().unwrap().conditions, "Scheduled");
         assert_eq!(reported.unwrap().reason, "Success");
     }
@@ -258,33 +258,33 @@ async fn workloads_that_change_to_another_affinity_group_move_at_the_rate() {
         group("home", home),
         group("away", json!({ "clusterNames": ["m2"] }))
     ]);
-    let stand = follow_all([labelled(true), roomy("m2", false)], |it| {
+    let bench = follow_all([labelled(true), roomy("m2", false)], |it| {
         let mut it = placed_by(workload(it), json!({ "clusterAffinities": groups }));
         it["status"]["schedulerObservingAffinityName"] = json!("home");
         it
     })
     .await;
     pass(20).await;
-    assert_eq!(asked_and_moved(&stand), (0, 0));
-    stand.api.put("clusters", labelled(false));
+    assert_eq!(asked_and_moved(&bench), (0, 0));
+    bench.api.put("clusters", labelled(false));
     pass(5).await;
-    let (_, moved) = asked_and_moved(&stand);
+    let (_, moved) = asked_and_moved(&bench);
     assert!((1..=AT_THE_RATE).contains(&moved), "{moved} moved");
     pass(90).await;
-    assert_eq!(asked_and_moved(&stand), (0, MANY));
+    assert_eq!(asked_and_moved(&bench), (0, MANY));
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_edit_of_the_policy_and_a_removed_cluster_wait_for_no_turn() {
-    let stand = follow_all(open(), edited).await;
+    let bench = follow_all(open(), edited).await;
     pass(5).await;
-    assert_eq!(asked_and_moved(&stand), (0, MANY));
+    assert_eq!(asked_and_moved(&bench), (0, MANY));
     let mut leaving = roomy("m1", false);
     leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     leaving["metadata"]["finalizers"] = json!(["karmada.io/cluster-controller"]);
-    let stand = follow_all([leaving, roomy("m2", false)], workload).await;
+    let bench = follow_all([leaving, roomy("m2", false)], workload).await;
     pass(5).await;
-    assert_eq!(asked_and_moved(&stand), (0, MANY));
+    assert_eq!(asked_and_moved(&bench), (0, MANY));
 }
 
 #[tokio::test(start_paused = true)]
@@ -292,7 +292,7 @@ async fn a_request_that_comes_while_the_scheduler_reports_is_not_taken_for_answe
     let mut late = workload(0);
     // Something is to be reported of it.
     late["status"]["schedulerObservedGeneration"] = json!(0);
-    let stand = Stand::with(
+    let bench = Bench::with(
         Settings::default(),
         [
             ("clusters", roomy("m1", true)),
@@ -300,16 +300,16 @@ async fn a_request_that_comes_while_the_scheduler_reports_is_not_taken_for_answe
             ("resourcebindings", late.clone()),
         ],
     );
-    let mut stand = stand;
-    let fleet = Arc::clone(&stand.fleet);
-    let pace = crate::fleet::budget::budget(&fleet, &mut stand.tasks);
-    crate::scheduler::controller::start(&fleet, pace, &mut stand.tasks);
-    stand.follow().await;
+    let mut bench = bench;
+    let fleet = Arc::clone(&bench.fleet);
+    let pace = crate::fleet::budget::budget(&fleet, &mut bench.tasks);
+    crate::scheduler::controller::start(&fleet, pace, &mut bench.tasks);
+    bench.follow().await;
     // The first report meets a conflict, since the request is in the API by then.
     late["spec"]["rescheduleTriggeredAt"] = json!("2025-01-01T00:00:00Z");
-    stand.api.put("resourcebindings", late);
+    bench.api.put("resourcebindings", late);
     pass(10).await;
-    let binding = stand.binding(&name(0)).unwrap();
+    let binding = bench.binding(&name(0)).unwrap();
     assert!(
         binding.spec.target("m2").is_some(),
         "{:?}",
@@ -320,10 +320,10 @@ async fn a_request_that_comes_while_the_scheduler_reports_is_not_taken_for_answe
 #[tokio::test(start_paused = true)]
 async fn a_request_that_changes_nothing_waits_for_nothing() {
     let clusters = [roomy("m1", false), roomy("m2", true)];
-    let stand = rebalanced(clusters, workload, rebalancer(None)).await;
+    let bench = rebalanced(clusters, workload, rebalancer(None)).await;
     pass(5).await;
-    assert_eq!(asked_and_moved(&stand), (MANY, 0));
-    assert_eq!(results(&stand), MANY);
+    assert_eq!(asked_and_moved(&bench), (MANY, 0));
+    assert_eq!(results(&bench), MANY);
 }
 
 #[tokio::test(start_paused = true)]
@@ -349,9 +349,9 @@ async fn a_rebalancer_says_why_it_places_something_not_anew_yet() {
         ),
     ] {
         let clusters = [cluster, roomy("m2", true)];
-        let stand = rebalanced(clusters, suspended, rebalancer(None)).await;
+        let bench = rebalanced(clusters, suspended, rebalancer(None)).await;
         pass(30).await;
-        let reported = stand.api.events().await.into_iter();
+        let reported = bench.api.events().await.into_iter();
         let reported = reported.filter(|it| it.1 == "RebalancePending");
         let mut reported: Vec<String> = reported.map(|(_, _, note)| note).collect();
         reported.sort();
@@ -364,42 +364,42 @@ async fn a_rebalancer_is_finished_when_its_moves_are_made_and_is_written_seldom(
     let mut asked = rebalancer(Some(10));
     let orders = json!([{"order": "rebalance", "by": "alice", "reason": "an upgrade"}]);
     asked["metadata"]["annotations"] = json!({ ORDERED_BY: orders.to_string() });
-    let stand = rebalanced(to_m2(), workload, asked).await;
+    let bench = rebalanced(to_m2(), workload, asked).await;
     pass(40).await;
-    let reported = stand.api.events().await;
+    let reported = bench.api.events().await;
     let reported = reported.into_iter().filter(|it| it.1 == "Ordered");
     let reported: Vec<String> = reported
         .map(|(about, _, note)| format!("{about}: {note}"))
         .collect();
     let expected = "all: 40 workloads are placed anew by alice: an upgrade";
     assert_eq!(reported, [expected], "who ordered it is reported once");
-    let (asked, moved) = asked_and_moved(&stand);
+    let (asked, moved) = asked_and_moved(&bench);
     assert!(asked == MANY && moved < MANY, "{moved} moved");
-    let done = results(&stand);
+    let done = results(&bench);
     assert!(
         done <= moved && done + 4 >= moved,
         "{done} results for {moved}"
     );
-    let reported = stored(&stand).unwrap().status.unwrap();
+    let reported = stored(&bench).unwrap().status.unwrap();
     assert_eq!(
         reported.observed_workloads.len(),
         MANY,
         "what is asked for is listed"
     );
     assert_eq!(reported.finish_time, None);
-    while asked_and_moved(&stand).1 < MANY {
-        assert!(stored(&stand).is_some(), "it is not deleted before its end");
+    while asked_and_moved(&bench).1 < MANY {
+        assert!(stored(&bench).is_some(), "it is not deleted before its end");
         pass(1).await;
     }
     pass(5).await;
-    assert_eq!(results(&stand), MANY);
-    let writes = stand.api.writes();
+    assert_eq!(results(&bench), MANY);
+    let writes = bench.api.writes();
     let statuses = writes
         .iter()
         .filter(|it| it.1.contains("workloadrebalancers/all/status"));
     assert!(statuses.count() <= 20, "not one for each of {MANY} turns");
     pass(12).await;
-    assert!(stored(&stand).is_none(), "its time is over");
+    assert!(stored(&bench).is_none(), "its time is over");
 }
 
 #[tokio::test(start_paused = true)]
@@ -413,10 +413,10 @@ async fn a_workload_without_a_cluster_that_waits_to_move_has_not_answered_a_reba
             it["status"]["conditions"][0]["reason"] = json!(reported);
             it
         };
-        let stand = rebalanced([m1, roomy("m2", false)], waiting, rebalancer(None)).await;
+        let bench = rebalanced([m1, roomy("m2", false)], waiting, rebalancer(None)).await;
         pass(20).await;
         let is_placed = |it: &usize| {
-            stand
+            bench
                 .binding(&name(*it))
                 .unwrap()
                 .spec
@@ -425,7 +425,7 @@ async fn a_workload_without_a_cluster_that_waits_to_move_has_not_answered_a_reba
         };
         let placed = (0..MANY).filter(is_placed).count();
         assert!(placed < MANY, "{reported}");
-        let done = results(&stand);
+        let done = results(&bench);
         assert!(done <= placed, "{reported}: {done} results for {placed}");
     }
 }
@@ -448,33 +448,33 @@ async fn what_a_former_process_asked_for_an_edited_rebalancer_is_not_asked_for_a
     answered["spec"]["rescheduleTriggeredAt"] = asked.clone();
     answered["status"]["lastScheduledTime"] = json!("2025-06-01T00:00:06Z");
     let edited = ("workloadrebalancers", edited);
-    let stand = beside(to_m2(), [("resourcebindings", answered), edited]).await;
+    let bench = beside(to_m2(), [("resourcebindings", answered), edited]).await;
     pass(20).await;
-    let spec = stand.api.binding(&name(0))["spec"].clone();
+    let spec = bench.api.binding(&name(0))["spec"].clone();
     assert_eq!(spec["rescheduleTriggeredAt"], asked);
-    assert_eq!(results(&stand), 1);
+    assert_eq!(results(&bench), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_a_former_process_asked_for_is_not_answered_before_the_cache_shows_it() {
     for is_behind in [true, false] {
         let clusters = [roomy("m1", false), roomy("m2", true)];
-        let stand = beside(clusters, [("resourcebindings", workload(0))]).await;
+        let bench = beside(clusters, [("resourcebindings", workload(0))]).await;
         if is_behind {
             let mut asked = workload(0);
             asked["spec"]["rescheduleTriggeredAt"] = json!("2025-01-01T00:00:00Z");
-            stand.api.put_unreported("resourcebindings", asked);
+            bench.api.put_unreported("resourcebindings", asked);
         }
         let mut listed = of_one();
         listed["status"] = json!({
             "observedWorkloads": [{"workload": listed["spec"]["workloads"][0]}],
             "observedGeneration": 1,
         });
-        stand.api.put("workloadrebalancers", listed);
+        bench.api.put("workloadrebalancers", listed);
         pass(5).await;
         // Karmada lists a workload without a result, too, before it is placed anew.
-        assert_eq!(results(&stand), usize::from(!is_behind), "{is_behind}");
-        let spec = stand.api.binding(&name(0))["spec"].clone();
+        assert_eq!(results(&bench), usize::from(!is_behind), "{is_behind}");
+        let spec = bench.api.binding(&name(0))["spec"].clone();
         assert!(spec["rescheduleTriggeredAt"].is_string(), "{is_behind}");
     }
 }
@@ -492,10 +492,10 @@ async fn a_completed_job_is_answered_for_and_stays_where_it_is() {
     let mut one = of_one();
     one["spec"]["workloads"] = json!([job]);
     let one = ("workloadrebalancers", one);
-    let stand = beside(to_m2(), [("resourcebindings", bound), one]).await;
+    let bench = beside(to_m2(), [("resourcebindings", bound), one]).await;
     pass(20).await;
-    assert_eq!(results(&stand), 1);
-    let clusters = stand.api.binding("w0-job")["spec"]["clusters"].clone();
+    assert_eq!(results(&bench), 1);
+    let clusters = bench.api.binding("w0-job")["spec"]["clusters"].clone();
     assert_eq!(clusters, json!([{"name": "m1", "replicas": 2}]));
 }
 

@@ -130,25 +130,25 @@ mod tests {
         for is_there in [true, false] {
             let mut leaving = testing::deleting(testing::binding());
             leaving["metadata"]["finalizers"] = json!(["example.com/kept"]);
-            let stand = testing::Stand::followed([
+            let bench = testing::Bench::followed([
                 ("clusters", testing::cluster("m1")),
                 ("resourcebindings", leaving),
                 ("works", testing::work("m1", "Healthy")),
             ])
             .await;
-            let cached = stand.binding("web-deployment").unwrap();
+            let cached = bench.binding("web-deployment").unwrap();
             let key = BindingKey::of(cached.as_ref());
             let (plural, namespace) = ("resourcebindings", "shop");
             if is_there {
-                stand.api.hide(plural, namespace, &key.name);
-                stand.api.put(plural, testing::binding());
+                bench.api.hide(plural, namespace, &key.name);
+                bench.api.put(plural, testing::binding());
             } else {
-                stand.api.lose(plural, namespace, &key.name);
+                bench.api.lose(plural, namespace, &key.name);
             }
             testing::pass(60).await;
-            assert_eq!(stand.fleet.bindings.presence(&key), Presence::Gone);
-            stand.api.forget();
-            let fleet = &stand.fleet;
+            assert_eq!(bench.fleet.bindings.presence(&key), Presence::Gone);
+            bench.api.forget();
+            let fleet = &bench.fleet;
             let missing = Since::default();
             let sweep = async || sweep(fleet, &fleet.client, &missing, &key).await.unwrap();
             let first = if is_there {
@@ -157,10 +157,10 @@ mod tests {
                 Next::After(CONFIRMED)
             };
             assert_eq!(sweep().await, first);
-            assert_eq!(stand.api.writes(), []);
+            assert_eq!(bench.api.writes(), []);
             tokio::time::advance(CONFIRMED).await;
             assert_eq!(sweep().await, Next::Done);
-            assert_eq!(stand.api.writes().is_empty(), is_there);
+            assert_eq!(bench.api.writes().is_empty(), is_there);
         }
     }
 }

@@ -576,7 +576,7 @@ async fn identify(fleet: &Fleet, key: &BindingKey, binding: &AnyBinding) -> Resu
 mod tests {
     use super::super::replacing_tests::to;
     use super::*;
-    use crate::fleet::testing::{Stand, key, work};
+    use crate::fleet::testing::{Bench, key, work};
 
     #[tokio::test(start_paused = true)]
     async fn the_work_of_a_workload_that_moves_comes_before_those_of_new_workloads() {
@@ -594,8 +594,8 @@ mod tests {
             let works = copy.map(|cluster| ("works", work(cluster, "Healthy")));
             let what = format!("{} {copy:?}", binding["spec"]["requiredBy"]);
             let objects = [("resourcebindings", binding)];
-            let stand = Stand::followed(objects.into_iter().chain(works)).await;
-            let found = Urgency::of(&stand.fleet, &key("web-deployment"));
+            let bench = Bench::followed(objects.into_iter().chain(works)).await;
+            let found = Urgency::of(&bench.fleet, &key("web-deployment"));
             assert_eq!(found, expected, "{what}");
         }
         assert!((Urgency::Later as i32) < Urgency::New as i32);

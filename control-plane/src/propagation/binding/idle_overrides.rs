@@ -204,7 +204,7 @@ mod tests {
     use tokio_util::sync::CancellationToken;
 
     use super::*;
-    use crate::fleet::testing::{FakeApi, Stand, binding, cluster, deployment, pass};
+    use crate::fleet::testing::{Bench, FakeApi, binding, cluster, deployment, pass};
     use crate::settings::Settings;
 
     #[tokio::test(start_paused = true)]
@@ -241,8 +241,8 @@ mod tests {
         }))
         .unwrap();
         for (clusters, expected) in [(None, 0), (Some(("clusters", cluster("m1"))), 1)] {
-            let stand = Stand::followed(clusters).await;
-            assert_eq!(idle_rules(&stand.fleet, &policy).len(), expected);
+            let bench = Bench::followed(clusters).await;
+            assert_eq!(idle_rules(&bench.fleet, &policy).len(), expected);
         }
     }
 
@@ -284,14 +284,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn override_policies_that_change_nothing_anywhere_are_reported() {
-        let mut stand = Stand::new([
+        let mut bench = Bench::new([
             ("clusters", cluster("m1")),
             ("deployments", deployment(2)),
             ("resourcebindings", binding()),
         ]);
-        stand.api.serve_deployments();
-        start(&stand.fleet, &mut stand.tasks);
-        stand.fleet.follow_templates();
+        bench.api.serve_deployments();
+        start(&bench.fleet, &mut bench.tasks);
+        bench.fleet.follow_templates();
         let policy = |name: &str, version: &str, clusters: &[&str]| -> Value {
             let selector = json!({"apiVersion": version, "kind": "Deployment", "name": "web"});
             let rule = json!({"targetCluster": {"clusterNames": clusters}, "overriders": {}});
@@ -300,10 +300,10 @@ mod tests {
                 "spec": {"resourceSelectors": [selector], "overrideRules": [rule]},
             })
         };
-        stand
+        bench
             .api
             .put("overridepolicies", policy("old", "apps/v2", &["m1"]));
-        stand.follow().await;
+        bench.follow().await;
         pass(5).await;
         let policies = [
             policy("sound", "apps/v1", &["m1"]),
@@ -312,10 +312,10 @@ mod tests {
             policy("for-one-of-two-clusters", "apps/v1", &["m1", "m9"]),
         ];
         for policy in policies {
-            stand.api.put("overridepolicies", policy);
+            bench.api.put("overridepolicies", policy);
         }
         pass(60).await;
-        let mut reported = stand.api.events().await;
+        let mut reported = bench.api.events().await;
         reported.sort();
         let reported: Vec<_> = reported
             .iter()

@@ -105,13 +105,13 @@ mod tests {
         binding["status"] = json!({"conditions": [reported]});
         let works = ["m1", "m2"].map(|cluster| work_of(&binding, cluster));
         let clusters = ["m1", "m2"].map(cluster);
-        let mut stand = bound(clusters, deployment(0), binding, works);
-        stand.follow().await;
+        let mut bench = bound(clusters, deployment(0), binding, works);
+        bench.follow().await;
         pass(10 * 60).await;
-        let works = stand.api.all("works").into_iter();
+        let works = bench.api.all("works").into_iter();
         let left = works.filter(|it| it["metadata"]["deletionTimestamp"].is_null());
         assert_eq!(left.count(), 0, "the template asks for no replicas");
-        let bound = stand.binding("web-deployment").unwrap();
+        let bound = bench.binding("web-deployment").unwrap();
         let over = conditions::get(&bound.status().conditions, CONDITION).unwrap();
         assert_eq!((&*over.status, &*over.reason), ("False", FREE));
     }

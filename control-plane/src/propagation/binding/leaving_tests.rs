@@ -10,7 +10,7 @@ use super::replacing_tests::{apply, to};
 use super::start;
 use crate::fleet::template::Kind;
 use crate::fleet::testing::{
-    Stand, binding, claimed, cluster, deleting, deployment, pass, policy, refusal, work,
+    Bench, binding, claimed, cluster, deleting, deployment, pass, policy, refusal, work,
 };
 
 /// Returns the binding of a resource of namespace `shop`, which moved from `m1` to `m2`.
@@ -45,9 +45,9 @@ pub(super) fn work_of(binding: &Value, cluster: &str) -> Value {
 }
 
 /// Returns the writes that concern a Work in `m1`: methods, and what is said of its object.
-pub(super) fn written(stand: &Stand, name: &str) -> Vec<(Method, Value)> {
+pub(super) fn written(bench: &Bench, name: &str) -> Vec<(Method, Value)> {
     let path = format!("/karmada-es-m1/works/{name}");
-    let writes = stand.api.writes().into_iter();
+    let writes = bench.api.writes().into_iter();
     let of_work = writes.filter(|(_, at, _)| at.ends_with(&path));
     of_work
         .map(|(method, _, body)| (method, body["spec"]["preserveResourcesOnDeletion"].clone()))
@@ -56,11 +56,11 @@ pub(super) fn written(stand: &Stand, name: &str) -> Vec<(Method, Value)> {
 
 /// Starts the controller with some objects and a kind that the API serves; it acts once that is
 /// followed.
-pub(super) fn started<'a>(objects: impl IntoIterator<Item = (&'a str, Value)>) -> Stand {
-    let mut stand = Stand::new(objects);
-    stand.api.serve_deployments();
-    start(&stand.fleet, &mut stand.tasks);
-    stand
+pub(super) fn started<'a>(objects: impl IntoIterator<Item = (&'a str, Value)>) -> Bench {
+    let mut bench = Bench::new(objects);
+    bench.api.serve_deployments();
+    start(&bench.fleet, &mut bench.tasks);
+    bench
 }
 
 /// Starts the controller with clusters, a Deployment, its binding and Works; it acts once they are
@@ -70,20 +70,20 @@ pub(super) fn bound(
     template: Value,
     binding: Value,
     works: impl IntoIterator<Item = Value>,
-) -> Stand {
+) -> Bench {
     let clusters = clusters.into_iter().map(|it| ("clusters", it));
     let works = works.into_iter().map(|it| ("works", it));
     let bound = [("deployments", template), ("resourcebindings", binding)];
     started(clusters.chain(bound).chain(works))
 }
 
-async fn stand<'a>(objects: impl IntoIterator<Item = (&'a str, Value)>) -> Stand {
+async fn bench<'a>(objects: impl IntoIterator<Item = (&'a str, Value)>) -> Bench {
     let clusters = ["m1", "m2"].map(|name| ("clusters", cluster(name)));
-    let mut stand = Stand::new(clusters.into_iter().chain(objects));
-    start(&stand.fleet, &mut stand.tasks);
-    stand.follow().await;
+    let mut bench = Bench::new(clusters.into_iter().chain(objects));
+    start(&bench.fleet, &mut bench.tasks);
+    bench.follow().await;
     pass(1).await;
-    stand
+    bench
 }
 
 #[tokio::test(start_paused = true)]
@@ -108,8 +108,8 @@ async fn a_move_leaves_claims_in_the_member_and_removes_every_other_copy() {
             ("works", old),
             ("works", new),
         ];
-        let stand = stand(objects).await;
-        assert_eq!(written(&stand, "web"), expected, "{kind} {preserves}");
+        let bench = bench(objects).await;
+        assert_eq!(written(&bench, "web"), expected, "{kind} {preserves}");
     }
 }
 
@@ -119,9 +119,9 @@ async fn a_cluster_that_the_policy_deselects_keeps_its_copy_where_the_policy_pre
     binding["spec"]["preserveResourcesOnDeletion"] = json!(true);
     binding["spec"]["placement"]["clusterAffinity"]["clusterNames"] = json!(["m2"]);
     let works = ["m1", "m2"].map(|cluster| ("works", work_of(&binding, cluster)));
-    let stand = stand(works.into_iter().chain([("resourcebindings", binding)])).await;
+    let bench = bench(works.into_iter().chain([("resourcebindings", binding)])).await;
     let expected = [(Method::PATCH, json!(true)), (Method::DELETE, Value::Null)];
-    assert_eq!(written(&stand, "web"), expected);
+    assert_eq!(written(&bench, "web"), expected);
 }
 
 #[tokio::test(start_paused = true)]
@@ -156,8 +156,8 @@ async fn a_cluster_that_an_edit_of_selectors_takes_away_keeps_what_is_preserved_
         let works = ["m1", "m2"].map(|cluster| ("works", work_of(&left, cluster)));
         let name = if follows { "conf" } else { "web" };
         let bindings = [placed, left].map(|it| ("resourcebindings", it));
-        let stand = stand(works.into_iter().chain(bindings)).await;
-        let found = written(&stand, name);
+        let bench = bench(works.into_iter().chain(bindings)).await;
+        let found = written(&bench, name);
         assert_eq!(found, *expected, "{operator}, {taken}, {follows}");
     }
 }
@@ -172,26 +172,26 @@ async fn a_copy_stays_until_the_next_one_is_made_although_its_dispatching_was_su
         let applied = json!([{"type": "Applied", "status": "True", "reason": "r"}]);
         new["status"]["conditions"] = if is_applied { applied } else { json!([]) };
         let works = [("works", old), ("works", new)];
-        let stand = stand(
+        let bench = bench(
             works
                 .into_iter()
                 .chain([("resourcebindings", binding.clone())]),
         )
         .await;
         if resumed {
-            assert_eq!(written(&stand, "web"), []);
+            assert_eq!(written(&bench, "web"), []);
             binding["spec"]["suspension"] = Value::Null;
             binding["metadata"]["generation"] = json!(2);
-            stand.api.put("resourcebindings", binding);
+            bench.api.put("resourcebindings", binding);
             pass(1).await;
-            assert_eq!(written(&stand, "web"), []);
-            apply(&stand, "m2");
+            assert_eq!(written(&bench, "web"), []);
+            apply(&bench, "m2");
             pass(60).await;
         }
         let goes = is_applied || resumed;
         let expected = goes.then_some((Method::DELETE, Value::Null));
         let expected: Vec<_> = expected.into_iter().collect();
-        assert_eq!(written(&stand, "web"), expected, "{is_applied} {resumed}");
+        assert_eq!(written(&bench, "web"), expected, "{is_applied} {resumed}");
     }
 }
 
@@ -214,12 +214,12 @@ async fn an_old_copy_that_is_kept_is_left_alone_once_its_dispatching_is_suspende
         binding["spec"]["gracefulEvictionTasks"] = json!([task]);
         binding["spec"]["suspension"] = suspension.clone();
         let works = ["m1", "m2"].map(|cluster| ("works", work_of(&binding, cluster)));
-        let stand = stand(works.into_iter().chain([("resourcebindings", binding)])).await;
+        let bench = bench(works.into_iter().chain([("resourcebindings", binding)])).await;
         pass(60).await;
-        let old = stand.api.object("works", "karmada-es-m1", "web").unwrap();
+        let old = bench.api.object("works", "karmada-es-m1", "web").unwrap();
         let said = &old["spec"]["suspendDispatching"];
         assert_eq!(*said, expected, "{suspension}");
-        let writes = written(&stand, "web").len();
+        let writes = written(&bench, "web").len();
         assert_eq!(writes, usize::from(!expected.is_null()), "{suspension}");
     }
 }
@@ -238,10 +238,10 @@ async fn a_copy_whose_updates_wait_for_a_fence_is_suspended_all_the_same() {
     let name = muster_shared::names::work("Deployment", "web", "shop");
     work["metadata"]["name"] = json!(name);
     let clusters = ["m1", "m2"].map(cluster);
-    let mut stand = bound(clusters, deployment(2), binding, [work, old]);
-    stand.follow().await;
+    let mut bench = bound(clusters, deployment(2), binding, [work, old]);
+    bench.follow().await;
     pass(10).await;
-    let work = stand.api.object("works", "karmada-es-m1", &name).unwrap();
+    let work = bench.api.object("works", "karmada-es-m1", &name).unwrap();
     assert_eq!(work["spec"]["suspendDispatching"], json!(true));
 }
 
@@ -256,21 +256,21 @@ async fn what_a_policy_places_beside_a_workload_leaves_a_cluster_after_the_workl
         .map(|binding| ["m1", "m2"].map(|cluster| ("works", work_of(binding, cluster))));
     let bindings = [service.clone(), workload.clone()];
     let bindings = bindings.map(|binding| ("resourcebindings", binding));
-    let stand = stand(works.into_iter().flatten().chain(bindings)).await;
-    assert_eq!(written(&stand, "service"), []);
+    let bench = bench(works.into_iter().flatten().chain(bindings)).await;
+    assert_eq!(written(&bench, "service"), []);
 
     // The task has ended, and the Work of the old copy is still there.
     workload["spec"]["gracefulEvictionTasks"] = json!([]);
     workload["metadata"]["generation"] = json!(2);
     let leaving = deleting(work_of(&workload, "m1"));
-    stand.api.put("works", leaving);
-    stand.api.put("resourcebindings", workload);
+    bench.api.put("works", leaving);
+    bench.api.put("resourcebindings", workload);
     pass(60).await;
-    assert_eq!(written(&stand, "service"), []);
+    assert_eq!(written(&bench, "service"), []);
 
-    stand.api.delete("works", "karmada-es-m1", "workload");
+    bench.api.delete("works", "karmada-es-m1", "workload");
     pass(1).await;
-    assert_eq!(written(&stand, "service"), [(Method::DELETE, Value::Null)]);
+    assert_eq!(written(&bench, "service"), [(Method::DELETE, Value::Null)]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -284,8 +284,8 @@ async fn a_workload_of_another_policy_or_namespace_keeps_nothing_beside_it() {
         workload["spec"]["clusters"] = json!([{"name": "m1"}]);
         let works = ["m1", "m2"].map(|cluster| ("works", work_of(&service, cluster)));
         let bindings = [service.clone(), workload].map(|it| ("resourcebindings", it));
-        let stand = stand(works.into_iter().chain(bindings)).await;
-        assert_eq!(written(&stand, "service"), [(Method::DELETE, Value::Null)]);
+        let bench = bench(works.into_iter().chain(bindings)).await;
+        assert_eq!(written(&bench, "service"), [(Method::DELETE, Value::Null)]);
     }
 }
 
@@ -317,10 +317,10 @@ async fn what_the_policy_preserves_stays_although_the_binding_goes_in_the_same_s
         ("works", work),
         ("works", around),
     ];
-    let stand = stand(objects).await;
+    let bench = bench(objects).await;
     let expected = [(Method::PATCH, json!(true)), (Method::DELETE, Value::Null)];
-    assert_eq!(written(&stand, "web"), expected);
-    let held = stand.api.object("works", "karmada-es-m1", &namespace);
+    assert_eq!(written(&bench, "web"), expected);
+    let held = bench.api.object("works", "karmada-es-m1", &namespace);
     let says = &held.unwrap()["spec"]["preserveResourcesOnDeletion"];
     assert_eq!(*says, json!(true), "what stays lies in it");
 }
@@ -357,7 +357,7 @@ async fn a_namespace_that_a_policy_propagates_stays_where_another_policy_preserv
         },
         "spec": {"workload": {"manifests": [manifest]}, "preserveResourcesOnDeletion": false},
     });
-    let mut stand = Stand::new([
+    let mut bench = Bench::new([
         ("clusters", cluster("m1")),
         ("namespaces", namespace),
         ("propagationpolicies", policy),
@@ -366,17 +366,17 @@ async fn a_namespace_that_a_policy_propagates_stays_where_another_policy_preserv
         ("works", work),
         ("works", around),
     ]);
-    stand.api.serve("/api/v1", "v1", "namespaces", "Namespace");
+    bench.api.serve("/api/v1", "v1", "namespaces", "Namespace");
     let kind = Kind::new("v1", "Namespace");
-    start(&stand.fleet, &mut stand.tasks);
-    stand.fleet.follow_templates();
-    stand.fleet.templates.name(&kind);
-    stand.follow().await;
+    start(&bench.fleet, &mut bench.tasks);
+    bench.fleet.follow_templates();
+    bench.fleet.templates.name(&kind);
+    bench.follow().await;
     pass(60).await;
     of_namespace["metadata"]["deletionTimestamp"] = json!(deleted);
-    stand.api.put("clusterresourcebindings", of_namespace);
+    bench.api.put("clusterresourcebindings", of_namespace);
     pass(60).await;
-    let said = written(&stand, &name);
+    let said = written(&bench, &name);
     assert_eq!(
         said.last(),
         Some(&(Method::DELETE, Value::Null)),
@@ -439,27 +439,27 @@ fn definition(plural: &str, kind: &str) -> [Value; 3] {
 async fn defined(
     [policy, binding, work]: [Value; 3],
     definitions: impl IntoIterator<Item = [Value; 3]>,
-) -> Stand {
-    let mut stand = Stand::new([
+) -> Bench {
+    let mut bench = Bench::new([
         ("clusters", cluster("m1")),
         ("propagationpolicies", policy),
         ("resourcebindings", binding),
         ("works", work),
     ]);
     for [definition, binding, work] in definitions {
-        stand.api.put("customresourcedefinitions", definition);
-        stand.api.put("clusterresourcebindings", binding);
-        stand.api.put("works", work);
+        bench.api.put("customresourcedefinitions", definition);
+        bench.api.put("clusterresourcebindings", binding);
+        bench.api.put("works", work);
     }
     let (version, kind) = DEFINITION;
     let path = format!("/apis/{version}");
     let plural = "customresourcedefinitions";
-    stand.api.serve(&path, version, plural, kind);
-    start(&stand.fleet, &mut stand.tasks);
-    stand.fleet.templates.name(&Kind::new(version, kind));
-    stand.follow().await;
+    bench.api.serve(&path, version, plural, kind);
+    start(&bench.fleet, &mut bench.tasks);
+    bench.fleet.templates.name(&Kind::new(version, kind));
+    bench.follow().await;
     pass(60).await;
-    stand
+    bench
 }
 
 #[tokio::test(start_paused = true)]
@@ -479,13 +479,13 @@ async fn a_definition_stays_in_a_member_in_which_an_object_of_its_kind_is_preser
         ];
         let works = definitions.each_ref().map(|it| it[2].clone());
         let mut binding = widget[1].clone();
-        let stand = defined(widget, definitions).await;
+        let bench = defined(widget, definitions).await;
         binding["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
-        stand.api.put("resourcebindings", binding);
+        bench.api.put("resourcebindings", binding);
         pass(60).await;
         for (work, expected) in works.iter().zip([true, false]) {
             let name = work["metadata"]["name"].as_str().unwrap();
-            let held = stand.api.object("works", "karmada-es-m1", name).unwrap();
+            let held = bench.api.object("works", "karmada-es-m1", name).unwrap();
             let says = &held["spec"]["preserveResourcesOnDeletion"];
             assert_eq!(*says, json!(expected), "{name}, needed: {is_needed}");
         }
@@ -502,10 +502,10 @@ async fn a_definition_that_is_deleted_with_its_objects_stays_where_one_of_them_i
             ("resourcebindings", "shop", widget[1].clone()),
             ("clusterresourcebindings", "", definition[1].clone()),
         ];
-        let stand = defined(widget, [definition]).await;
+        let bench = defined(widget, [definition]).await;
         // The bindings go after what they are for, in one order or the other.
         let plural = "customresourcedefinitions";
-        stand.api.delete(plural, "", "widgets.example.com");
+        bench.api.delete(plural, "", "widgets.example.com");
         pass(1).await;
         if !is_last {
             bindings.reverse();
@@ -513,12 +513,12 @@ async fn a_definition_that_is_deleted_with_its_objects_stays_where_one_of_them_i
         for (plural, namespace, mut binding) in bindings {
             binding["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
             let name = binding["metadata"]["name"].clone();
-            stand.api.put(plural, binding);
+            bench.api.put(plural, binding);
             pass(60).await;
-            stand.api.delete(plural, namespace, name.as_str().unwrap());
+            bench.api.delete(plural, namespace, name.as_str().unwrap());
             pass(1).await;
         }
-        let said = written(&stand, work.as_str().unwrap());
+        let said = written(&bench, work.as_str().unwrap());
         assert_eq!(said.last(), Some(&(Method::DELETE, Value::Null)));
         let last = said.iter().rfind(|(_, says)| !says.is_null());
         let last = last.map(|(_, says)| says);
@@ -537,9 +537,9 @@ async fn what_a_deleted_policy_placed_stays_together_for_a_process_that_started_
     workload["spec"]["clusters"] = json!([{"name": "m1"}]);
     let works = ["m1", "m2"].map(|cluster| ("works", work_of(&service, cluster)));
     let bindings = [service, workload].map(|it| ("resourcebindings", it));
-    let stand = stand(works.into_iter().chain(bindings)).await;
+    let bench = bench(works.into_iter().chain(bindings)).await;
     pass(60).await;
-    assert_eq!(written(&stand, "service"), []);
+    assert_eq!(written(&bench, "service"), []);
 }
 
 #[tokio::test(start_paused = true)]
@@ -552,9 +552,9 @@ async fn a_target_whose_former_work_is_still_being_removed_replaces_nothing() {
         ("works", old),
         ("works", former),
     ];
-    let stand = stand(objects).await;
+    let bench = bench(objects).await;
     pass(60).await;
-    assert_eq!(written(&stand, "web"), []);
+    assert_eq!(written(&bench, "web"), []);
 }
 
 #[tokio::test(start_paused = true)]
@@ -567,16 +567,16 @@ async fn a_target_to_which_nothing_is_dispatched_replaces_nothing() {
             json!({"dispatchingOnClusters": {"clusterNames": suspended}});
         let old = work_of(&binding, "m1");
         let template = json!({"metadata": {"namespace": "shop", "name": "web", "uid": "u"}});
-        let mut stand = bound(["m1", "m2"].map(cluster), template, binding, [old]);
-        stand.follow().await;
+        let mut bench = bound(["m1", "m2"].map(cluster), template, binding, [old]);
+        bench.follow().await;
         pass(60).await;
-        let is_made = stand.api.writes().iter().any(|(method, path, _)| {
+        let is_made = bench.api.writes().iter().any(|(method, path, _)| {
             *method == Method::POST && path.ends_with("/karmada-es-m2/works")
         });
-        assert!(is_made, "{suspended}: {:?}", stand.api.writes());
-        assert_eq!(written(&stand, "web"), [], "{suspended}");
+        assert!(is_made, "{suspended}: {:?}", bench.api.writes());
+        assert_eq!(written(&bench, "web"), [], "{suspended}");
         if suspended == json!(["m3"]) {
-            apply(&stand, "m2");
+            apply(&bench, "m2");
             pass(60).await;
         }
         let expected = if suspended == json!(["m2"]) {
@@ -584,7 +584,7 @@ async fn a_target_to_which_nothing_is_dispatched_replaces_nothing() {
         } else {
             vec![(Method::DELETE, Value::Null)]
         };
-        assert_eq!(written(&stand, "web"), expected, "{suspended}");
+        assert_eq!(written(&bench, "web"), expected, "{suspended}");
     }
 }
 
@@ -597,18 +597,18 @@ async fn what_a_policy_placed_stays_beside_its_workload_when_the_policy_is_delet
     service["metadata"]["generation"] = json!(1);
     let works = ["m1", "m2"].map(|cluster| ("works", work_of(&service, cluster)));
     let bindings = [service.clone(), workload.clone()].map(|it| ("resourcebindings", it));
-    let stand = stand(works.into_iter().chain(bindings)).await;
+    let bench = bench(works.into_iter().chain(bindings)).await;
     for binding in [&mut service, &mut workload] {
         let labels = binding["metadata"]["labels"].as_object_mut().unwrap();
         labels.remove(PROPAGATION_POLICY_ID);
-        stand.api.put("resourcebindings", binding.clone());
+        bench.api.put("resourcebindings", binding.clone());
     }
     pass(1).await;
     service["spec"]["clusters"] = json!([{"name": "m2"}]);
     service["metadata"]["generation"] = json!(2);
-    stand.api.put("resourcebindings", service);
+    bench.api.put("resourcebindings", service);
     pass(60).await;
-    assert_eq!(written(&stand, "service"), []);
+    assert_eq!(written(&bench, "service"), []);
 }
 
 #[tokio::test(start_paused = true)]
@@ -624,12 +624,12 @@ async fn what_a_workload_depends_on_leaves_a_cluster_after_it() {
     let works = ["m1", "m2"].map(|cluster| ("works", work_of(&secret, cluster)));
     let bindings = [secret.clone(), workload].map(|it| ("resourcebindings", it));
     let objects = works.into_iter().chain(bindings);
-    let stand = stand(objects.chain([("works", leaving)])).await;
+    let bench = bench(objects.chain([("works", leaving)])).await;
     pass(10).await;
-    assert_eq!(written(&stand, "secret"), []);
-    stand.api.delete("works", "karmada-es-m1", "workload");
+    assert_eq!(written(&bench, "secret"), []);
+    bench.api.delete("works", "karmada-es-m1", "workload");
     pass(1).await;
-    assert_eq!(written(&stand, "secret"), [(Method::DELETE, Value::Null)]);
+    assert_eq!(written(&bench, "secret"), [(Method::DELETE, Value::Null)]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -649,9 +649,9 @@ async fn what_a_copy_of_a_policy_places_waits_for_no_workload_of_the_original() 
         let works = ["m1", "m2"].map(|cluster| ("works", work_of(&service, cluster)));
         let bindings = [service.clone(), workload].map(|it| ("resourcebindings", it));
         let objects = works.into_iter().chain(bindings);
-        let stand = stand(objects.chain([("works", leaving)])).await;
+        let bench = bench(objects.chain([("works", leaving)])).await;
         pass(10).await;
-        let deleted = written(&stand, "service");
+        let deleted = written(&bench, "service");
         let is_deleted = deleted.contains(&(Method::DELETE, Value::Null));
         assert_eq!(is_deleted, !waits, "{policy}: {deleted:?}");
     }
@@ -678,9 +678,9 @@ async fn preserved_dependency_of(workloads: &[&Value]) -> Vec<(Method, Value)> {
     let works = workloads.iter().map(|it| ("works", work_of(it, "m2")));
     let bindings = workloads.iter().copied().chain([&secret]);
     let bindings = bindings.map(|it| ("resourcebindings", it.clone()));
-    let stand = stand(copies.into_iter().chain(works).chain(bindings)).await;
+    let bench = bench(copies.into_iter().chain(works).chain(bindings)).await;
     pass(60).await;
-    written(&stand, "secret")
+    written(&bench, "secret")
 }
 
 #[tokio::test(start_paused = true)]
@@ -724,17 +724,17 @@ async fn what_serves_many_workloads_is_not_reconciled_each_time_that_one_of_them
     let all = || services.iter().cloned().chain(workloads.clone());
     let bindings = all().map(|it| ("resourcebindings", it));
     let works = all().map(|it| ("works", work_of(&it, "m1")));
-    let mut stand = Stand::new(bindings.chain(works));
+    let mut bench = Bench::new(bindings.chain(works));
     let queue = Queue::new("looks");
     let companions = Companions::default();
-    companions.follow(&stand.fleet, &queue);
-    stand.follow().await;
-    for service in stand.fleet.bindings.iter() {
+    companions.follow(&bench.fleet, &queue);
+    bench.follow().await;
+    for service in bench.fleet.bindings.iter() {
         queue.add(crate::fleet::binding::BindingKey::of(&service));
     }
     let (looks, over) = (Arc::new(AtomicUsize::new(0)), CancellationToken::new());
     let check = {
-        let (fleet, looks) = (Arc::clone(&stand.fleet), Arc::clone(&looks));
+        let (fleet, looks) = (Arc::clone(&bench.fleet), Arc::clone(&looks));
         move |key: crate::fleet::binding::BindingKey| {
             let binding = fleet.bindings.get(&key).unwrap();
             let works = fleet.work_index.of(&key);
@@ -747,7 +747,7 @@ async fn what_serves_many_workloads_is_not_reconciled_each_time_that_one_of_them
     pass(1).await;
     // An evicted cluster is left in the order of names.
     for it in 0..WORKLOADS {
-        stand
+        bench
             .api
             .delete("works", "karmada-es-m1", &format!("w{it:02}"));
         pass(1).await;
@@ -773,17 +773,17 @@ async fn a_list_that_lacks_a_workload_takes_nothing_away_from_beside_it() {
         .into_iter()
         .chain([("works", work_of(&workload, "m1"))]);
     let bindings = [service.clone(), workload].map(|it| ("resourcebindings", it));
-    let stand = stand(works.chain(bindings)).await;
-    stand.api.hide("resourcebindings", "shop", "workload");
+    let bench = bench(works.chain(bindings)).await;
+    bench.api.hide("resourcebindings", "shop", "workload");
     pass(60).await;
-    let held = stand.binding("workload");
+    let held = bench.binding("workload");
     assert!(held.is_none(), "the list is short");
     service["spec"]["clusters"] = json!([{"name": "m2"}]);
     service["metadata"]["generation"] = json!(2);
-    stand.api.put("resourcebindings", service);
+    bench.api.put("resourcebindings", service);
     pass(60).await;
-    assert_eq!(written(&stand, "service"), []);
-    assert_eq!(written(&stand, "workload"), []);
+    assert_eq!(written(&bench, "service"), []);
+    assert_eq!(written(&bench, "workload"), []);
 }
 
 #[tokio::test(start_paused = true)]
@@ -794,7 +794,7 @@ async fn a_cluster_leaves_although_the_binding_does_not_remove_a_work_there_any_
     let mut leaving = cluster("m1");
     leaving["metadata"]["finalizers"] = json!(["karmada.io/cluster-controller"]);
     let namespace = json!({"metadata": {"name": "karmada-es-m1", "finalizers": ["kubernetes"]}});
-    let mut stand = Stand::new([
+    let mut bench = Bench::new([
         ("clusters", leaving.clone()),
         ("clusters", cluster("m2")),
         ("namespaces", namespace),
@@ -802,28 +802,28 @@ async fn a_cluster_leaves_although_the_binding_does_not_remove_a_work_there_any_
         ("works", old),
         ("works", new.clone()),
     ]);
-    crate::clusters::cluster::start(&stand.fleet, &mut stand.tasks);
-    start(&stand.fleet, &mut stand.tasks);
+    crate::clusters::cluster::start(&bench.fleet, &mut bench.tasks);
+    start(&bench.fleet, &mut bench.tasks);
     let error = refusal(500, "InternalError", "web");
     let path = "/karmada-es-m1/works/web";
-    stand.api.answer(Method::DELETE, path, 500, error);
-    stand.follow().await;
+    bench.api.answer(Method::DELETE, path, 500, error);
+    bench.follow().await;
     pass(1).await;
-    let asked = written(&stand, "web").into_iter();
+    let asked = written(&bench, "web").into_iter();
     assert!(asked.map(|it| it.0).any(|it| it == Method::DELETE));
     // Before the deletion is tried again, the copy becomes the last one that may run.
     binding["spec"]["suspension"] = json!({"dispatching": true});
     binding["metadata"]["generation"] = json!(2);
     new["status"]["conditions"][0]["status"] = json!("False");
     new["status"]["manifestStatuses"] = Value::Null;
-    stand.api.put("works", new);
-    stand.api.put("resourcebindings", binding);
-    stand.api.answer_truly();
+    bench.api.put("works", new);
+    bench.api.put("resourcebindings", binding);
+    bench.api.answer_truly();
     pass(60).await;
-    assert!(stand.api.object("works", "karmada-es-m1", "web").is_some());
-    stand.api.put("clusters", deleting(leaving));
+    assert!(bench.api.object("works", "karmada-es-m1", "web").is_some());
+    bench.api.put("clusters", deleting(leaving));
     pass(300).await;
-    assert_eq!(stand.api.object("works", "karmada-es-m1", "web"), None);
+    assert_eq!(bench.api.object("works", "karmada-es-m1", "web"), None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -837,33 +837,33 @@ async fn a_binding_does_not_take_back_what_is_said_of_a_copy_in_a_cluster_that_l
     let mut leaving = cluster("m1");
     leaving["metadata"]["finalizers"] = json!(["karmada.io/cluster-controller"]);
     let namespace = json!({"metadata": {"name": "karmada-es-m1", "finalizers": ["kubernetes"]}});
-    let mut stand = Stand::new([
+    let mut bench = Bench::new([
         ("clusters", leaving.clone()),
         ("namespaces", namespace),
         ("persistentvolumeclaims", claim),
         ("resourcebindings", binding),
     ]);
     let (plural, kind) = ("persistentvolumeclaims", "PersistentVolumeClaim");
-    stand.api.serve("/api/v1", "v1", plural, kind);
-    crate::clusters::cluster::start(&stand.fleet, &mut stand.tasks);
-    start(&stand.fleet, &mut stand.tasks);
-    stand.fleet.follow_templates();
-    stand.fleet.templates.name(&Kind::new("v1", kind));
-    stand.follow().await;
+    bench.api.serve("/api/v1", "v1", plural, kind);
+    crate::clusters::cluster::start(&bench.fleet, &mut bench.tasks);
+    start(&bench.fleet, &mut bench.tasks);
+    bench.fleet.follow_templates();
+    bench.fleet.templates.name(&Kind::new("v1", kind));
+    bench.follow().await;
     pass(10).await;
     let work = muster_shared::names::work(kind, "web", "shop");
-    assert!(stand.api.object("works", "karmada-es-m1", &work).is_some());
-    stand.api.forget();
+    assert!(bench.api.object("works", "karmada-es-m1", &work).is_some());
+    bench.api.forget();
     // The answers are slower than the watch.
     let path = format!("/works/{work}");
-    stand
+    bench
         .api
         .delay(Method::PATCH, &path, std::time::Duration::from_secs(2));
-    stand.api.put("clusters", deleting(leaving));
+    bench.api.put("clusters", deleting(leaving));
     pass(10).await;
     let expected = [(Method::PATCH, json!(true)), (Method::DELETE, Value::Null)];
     assert_eq!(
-        written(&stand, &work),
+        written(&bench, &work),
         expected,
         "the data stay in the member"
     );
@@ -880,32 +880,32 @@ async fn a_list_that_lacks_a_claim_for_storage_deletes_no_data_when_its_policy_i
     binding["metadata"]["generation"] = json!(1);
     let mut work = work_of(&binding, "m2");
     work["metadata"]["labels"] = binding["metadata"]["labels"].clone();
-    let mut stand = Stand::new([
+    let mut bench = Bench::new([
         ("clusters", cluster("m2")),
         ("persistentvolumeclaims", claim),
         ("resourcebindings", binding.clone()),
         ("works", work),
     ]);
     let (plural, kind) = ("persistentvolumeclaims", "PersistentVolumeClaim");
-    stand.api.serve("/api/v1", "v1", plural, kind);
-    start(&stand.fleet, &mut stand.tasks);
-    stand.fleet.follow_templates();
-    stand.fleet.templates.name(&Kind::new("v1", kind));
-    stand.follow().await;
+    bench.api.serve("/api/v1", "v1", plural, kind);
+    start(&bench.fleet, &mut bench.tasks);
+    bench.fleet.follow_templates();
+    bench.fleet.templates.name(&Kind::new("v1", kind));
+    bench.follow().await;
     pass(10).await;
-    stand.api.forget();
-    stand.api.hide(plural, "shop", "web");
+    bench.api.forget();
+    bench.api.hide(plural, "shop", "web");
     pass(5).await;
-    stand.api.show_again(plural, "shop", "web");
+    bench.api.show_again(plural, "shop", "web");
     binding["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
     binding["metadata"]["generation"] = json!(2);
-    stand.api.put("resourcebindings", binding);
+    bench.api.put("resourcebindings", binding);
     pass(5).await;
     let of_work = |(method, at, body): (Method, String, Value)| {
         at.ends_with("/karmada-es-m2/works/web")
             .then(|| (method, body["spec"]["preserveResourcesOnDeletion"].clone()))
     };
-    let written: Vec<_> = stand.api.writes().into_iter().filter_map(of_work).collect();
+    let written: Vec<_> = bench.api.writes().into_iter().filter_map(of_work).collect();
     let expected = [(Method::PATCH, json!(true)), (Method::DELETE, Value::Null)];
     assert_eq!(written, expected);
 }

@@ -428,9 +428,9 @@ mod tests {
             ("namespaces", namespace),
             ("resourcebindings", put(&["m1"], true)),
         ];
-        let mut stand = testing::Stand::new(clusters.into_iter().chain(objects));
-        start(&stand.fleet, &mut stand.tasks);
-        stand.follow().await;
+        let mut bench = testing::Bench::new(clusters.into_iter().chain(objects));
+        start(&bench.fleet, &mut bench.tasks);
+        bench.follow().await;
         let stays = |api: &testing::FakeApi| {
             ["m1", "m2"].map(|cluster| {
                 let lies_in = names::execution_namespace(cluster);
@@ -439,19 +439,19 @@ mod tests {
             })
         };
         testing::pass(1).await;
-        assert_eq!(stays(&stand.api), [true, false]);
+        assert_eq!(stays(&bench.api), [true, false]);
         // A list lacks the Work when the setting comes.
         let work = names::work("Namespace", "shop", "");
-        stand.api.hide("works", "karmada-es-m2", &work);
+        bench.api.hide("works", "karmada-es-m2", &work);
         testing::pass(60).await;
-        stand.api.put("resourcebindings", put(&["m1", "m2"], true));
+        bench.api.put("resourcebindings", put(&["m1", "m2"], true));
         testing::pass(1).await;
-        stand.api.reveal("works", "karmada-es-m2", &work);
+        bench.api.reveal("works", "karmada-es-m2", &work);
         testing::pass(60).await;
-        assert_eq!(stays(&stand.api), [true, true]);
-        stand.api.put("resourcebindings", put(&["m2"], false));
+        assert_eq!(stays(&bench.api), [true, true]);
+        bench.api.put("resourcebindings", put(&["m2"], false));
         testing::pass(1).await;
-        assert_eq!(stays(&stand.api), [true, true], "what was kept is there");
+        assert_eq!(stays(&bench.api), [true, true], "what was kept is there");
     }
 
     #[test]
@@ -529,12 +529,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn nothing_is_known_of_what_stays_while_the_api_does_not_serve_works() {
         for (named, is_known) in [("w", true), ("", false)] {
-            let stand = testing::Stand::followed([]).await;
+            let bench = testing::Bench::followed([]).await;
             for method in [http::Method::GET, http::Method::PATCH] {
                 let refused = testing::refusal(404, "NotFound", named);
-                stand.api.answer(method, "/works/w", 404, refused);
+                bench.api.answer(method, "/works/w", 404, refused);
             }
-            let (fleet, lies_in) = (&stand.fleet, "karmada-es-m1");
+            let (fleet, lies_in) = (&bench.fleet, "karmada-es-m1");
             let kept = keep_objects(fleet, "w", std::iter::once(lies_in)).await;
             assert_eq!(kept.is_ok(), is_known, "{named}");
             let held = held(fleet, lies_in, "w").await;

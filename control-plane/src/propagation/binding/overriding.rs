@@ -317,19 +317,19 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::fleet::testing::{Stand, binding, claimed, cluster, deployment, pass, policy};
+    use crate::fleet::testing::{Bench, binding, claimed, cluster, deployment, pass, policy};
 
     /// Returns a fleet with two clusters, a Deployment and its binding, and with override policies.
-    async fn stand<const N: usize>(template: Value, policies: [(&str, Value); N]) -> Stand {
+    async fn bench<const N: usize>(template: Value, policies: [(&str, Value); N]) -> Bench {
         let clusters = ["m1", "m2"].map(|name| ("clusters", cluster(name)));
         let bound = [("deployments", template), ("resourcebindings", binding())];
-        let mut stand = Stand::new(clusters.into_iter().chain(bound).chain(policies));
-        stand.api.serve_deployments();
-        stand.fleet.follow_templates();
-        follow(&stand.fleet, &Queue::new("bindings"));
-        stand.follow().await;
+        let mut bench = Bench::new(clusters.into_iter().chain(bound).chain(policies));
+        bench.api.serve_deployments();
+        bench.fleet.follow_templates();
+        follow(&bench.fleet, &Queue::new("bindings"));
+        bench.follow().await;
         pass(5).await;
-        stand
+        bench
     }
 
     #[tokio::test(start_paused = true)]
@@ -358,9 +358,9 @@ mod tests {
                     }],
                 },
             });
-            let stand = stand(deployment(4), [("overridepolicies", overrides.clone())]).await;
-            let binding = stand.binding("web-deployment").unwrap();
-            let lookup = &stand.fleet.override_lookup;
+            let bench = bench(deployment(4), [("overridepolicies", overrides.clone())]).await;
+            let binding = bench.binding("web-deployment").unwrap();
+            let lookup = &bench.fleet.override_lookup;
             let got = ["m1", "m2"].map(|it| lookup.least(&binding.spec, it, 4));
             assert_eq!(got, least, "{overrides}");
             let refusals = ["m1", "m2"].map(|it| lookup.refuse(&binding.spec, it).is_some());
@@ -404,14 +404,14 @@ mod tests {
                 ("overridepolicies", labelled(value)),
                 ("resourcebindings", other.clone()),
             ];
-            let stand = stand(template, policies).await;
-            let binding = stand.binding("web-deployment").unwrap();
-            let lookup = &stand.fleet.override_lookup;
+            let bench = bench(template, policies).await;
+            let binding = bench.binding("web-deployment").unwrap();
+            let lookup = &bench.fleet.override_lookup;
             let got = ["m1", "m2"].map(|it| lookup.least(&binding.spec, it, 4));
             assert_eq!(got, least, "{value}");
             let affected = Affected {
-                bindings: stand.fleet.bindings.clone(),
-                templates: stand.fleet.templates.clone(),
+                bindings: bench.fleet.bindings.clone(),
+                templates: bench.fleet.templates.clone(),
                 queue: Queue::new("affected"),
             };
             let changed: AnyOverridePolicy = serde_json::from_value(labelled(value)).unwrap();
@@ -438,29 +438,29 @@ mod tests {
         let mut depends = policy();
         depends["spec"]["dependentOverrides"] = json!(["paused"]);
         let (template, binding) = (claimed(deployment(2)), claimed(to(&["m1"], 1)));
-        let mut stand = bound([cluster("m1")], template, binding, []);
-        stand.api.put("propagationpolicies", depends);
-        stand.api.put("overridepolicies", overrides(true));
-        stand.follow().await;
+        let mut bench = bound([cluster("m1")], template, binding, []);
+        bench.api.put("propagationpolicies", depends);
+        bench.api.put("overridepolicies", overrides(true));
+        bench.follow().await;
         pass(10).await;
-        let orders = |stand: &Stand| {
-            let work = stand.api.all("works").remove(0);
+        let orders = |bench: &Bench| {
+            let work = bench.api.all("works").remove(0);
             let paused = work["spec"]["workload"]["manifests"][0]["spec"]["paused"].clone();
-            let binding = stand.binding("web-deployment").unwrap();
-            let refused = stand
+            let binding = bench.binding("web-deployment").unwrap();
+            let refused = bench
                 .fleet
                 .override_lookup
                 .refuse(&binding.spec, "m1")
                 .is_some();
             (paused, refused)
         };
-        assert_eq!(orders(&stand), (json!(true), false));
-        stand.api.delete("overridepolicies", "shop", "paused");
+        assert_eq!(orders(&bench), (json!(true), false));
+        bench.api.delete("overridepolicies", "shop", "paused");
         pass(60).await;
-        assert_eq!(orders(&stand), (json!(true), true));
-        stand.api.put("overridepolicies", overrides(false));
+        assert_eq!(orders(&bench), (json!(true), true));
+        bench.api.put("overridepolicies", overrides(false));
         pass(60).await;
-        assert_eq!(orders(&stand), (json!(false), false));
+        assert_eq!(orders(&bench), (json!(false), false));
     }
 
     #[tokio::test(start_paused = true)]
@@ -502,7 +502,7 @@ mod tests {
                 "apiVersion": "v1", "kind": "ConfigMap",
                 "metadata": {"namespace": "shop", "name": "web"},
             });
-            let mut stand = started([
+            let mut bench = started([
                 ("clusters", cluster("m1")),
                 ("configmaps", conf),
                 ("resourcebindings", web.clone()),
@@ -511,17 +511,17 @@ mod tests {
                 ("propagationpolicies", depends.clone()),
                 ("overridepolicies", mirror.clone()),
             ]);
-            stand.api.serve("/api/v1", "v1", "configmaps", "ConfigMap");
-            stand.follow().await;
+            bench.api.serve("/api/v1", "v1", "configmaps", "ConfigMap");
+            bench.follow().await;
             pass(10).await;
             let is_mirrored = || {
-                let work = stand.api.all("works").remove(0);
+                let work = bench.api.all("works").remove(0);
                 let manifest = &work["spec"]["workload"]["manifests"][0];
                 assert_eq!(manifest["kind"], "ConfigMap");
                 manifest["metadata"]["labels"]["mirror"] == "eu"
             };
             assert!(is_mirrored());
-            stand.api.delete("overridepolicies", "shop", "mirror");
+            bench.api.delete("overridepolicies", "shop", "mirror");
             pass(60).await;
             assert_eq!(is_mirrored(), stays, "{referrers:?}");
         }

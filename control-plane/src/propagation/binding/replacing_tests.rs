@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::leaving_tests::{bound, moved, work_of, written};
 use super::start;
-use crate::fleet::testing::{Stand, cluster, deleting, deployment, only_condition, pass, refusal};
+use crate::fleet::testing::{Bench, cluster, deleting, deployment, only_condition, pass, refusal};
 
 /// Returns a binding with two replicas in each of some clusters.
 pub(super) fn to(clusters: &[&str], generation: i64) -> Value {
@@ -18,12 +18,12 @@ pub(super) fn to(clusters: &[&str], generation: i64) -> Value {
 }
 
 /// Plays the agent of a cluster, which applies its Works.
-pub(super) fn apply(stand: &Stand, cluster: &str) {
+pub(super) fn apply(bench: &Bench, cluster: &str) {
     let lies_in = names::execution_namespace(cluster);
-    for mut work in stand.api.all("works") {
+    for mut work in bench.api.all("works") {
         if work["metadata"]["namespace"] == json!(lies_in) {
             work["status"] = json!({"conditions": only_condition("Applied", "True")});
-            stand.api.put("works", work);
+            bench.api.put("works", work);
         }
     }
 }
@@ -40,16 +40,16 @@ async fn a_target_that_leaves_or_is_silent_takes_the_place_of_no_living_copy() {
         let mut binding = moved("web", "apps/v1", "Deployment");
         binding["spec"]["clusters"] = json!([{"name": "m2", "replicas": 2}]);
         let old = work_of(&binding, "m1");
-        let mut stand = bound([cluster("m1"), target], deployment(2), binding, [old]);
-        stand.follow().await;
+        let mut bench = bound([cluster("m1"), target], deployment(2), binding, [old]);
+        bench.follow().await;
         pass(seconds).await;
-        let made = stand.api.writes().into_iter();
+        let made = bench.api.writes().into_iter();
         let made = made.filter(|it| it.0 == Method::POST && it.1.ends_with("/works"));
         assert!(
             what == "is silent" || made.count() == 0,
             "no Work is made in a cluster that leaves"
         );
-        let written = written(&stand, "web");
+        let written = written(&bench, "web");
         assert_eq!(written, [], "m2 {what}: it is the last living copy");
     }
 }
@@ -65,15 +65,15 @@ async fn a_copy_stays_where_the_api_refuses_to_make_the_one_that_takes_its_place
         let mut binding = moved("web", "apps/v1", "Deployment");
         binding["spec"]["clusters"] = json!([{"name": "m2", "replicas": 2}]);
         let old = work_of(&binding, "m1");
-        let mut stand = bound(["m1", "m2"].map(cluster), deployment(2), binding, [old]);
+        let mut bench = bound(["m1", "m2"].map(cluster), deployment(2), binding, [old]);
         let refused = refusal(code, reason, "web");
-        stand
+        bench
             .api
             .answer(Method::POST, "/karmada-es-m2/works", code, refused);
-        stand.follow().await;
+        bench.follow().await;
         pass(600).await;
         assert_eq!(
-            written(&stand, "web"),
+            written(&bench, "web"),
             [],
             "{code}: it is the last living copy"
         );
@@ -85,31 +85,31 @@ async fn a_copy_goes_once_the_target_is_known_to_have_its_own_although_its_delet
 {
     for fails in [false, true] {
         let (clusters, binding) = (["m1", "m2"].map(cluster), to(&["m1", "m2"], 1));
-        let mut stand = bound(clusters, deployment(2), binding, []);
-        stand.follow().await;
+        let mut bench = bound(clusters, deployment(2), binding, []);
+        bench.follow().await;
         pass(10).await;
         // Works that nobody has asked to be deleted.
         let staying = || {
-            let works = stand.api.all("works").into_iter();
+            let works = bench.api.all("works").into_iter();
             let works = works.filter(|it| it["metadata"]["deletionTimestamp"].is_null());
             let places = works.map(|it| it["metadata"]["namespace"].clone());
             places.collect::<Vec<_>>()
         };
-        apply(&stand, "m2");
+        apply(&bench, "m2");
         let (m1, m2) = (json!("karmada-es-m1"), json!("karmada-es-m2"));
         assert_eq!(staying(), [m1.clone(), m2.clone()]);
         if fails {
             // The API does not delete the copy in m2 for a moment, and that is withdrawn.
             let name = names::work("Deployment", "web", "shop");
             let path = format!("/karmada-es-m2/works/{name}");
-            stand.api.cut(Method::DELETE, &path);
-            stand.api.put("resourcebindings", to(&["m1"], 2));
+            bench.api.cut(Method::DELETE, &path);
+            bench.api.put("resourcebindings", to(&["m1"], 2));
             pass(1).await;
-            stand.api.answer_truly();
-            stand.api.serve_deployments();
+            bench.api.answer_truly();
+            bench.api.serve_deployments();
             assert_eq!(staying(), [m1, m2.clone()]);
         }
-        stand.api.put("resourcebindings", to(&["m2"], 3));
+        bench.api.put("resourcebindings", to(&["m2"], 3));
         pass(60 * 60).await;
         let left = staying();
         assert_eq!(left, [m2], "{fails}: the workload moved an hour ago");
@@ -142,10 +142,10 @@ async fn what_runs_in_a_cluster_that_leaves_stands_for_no_replica_elsewhere() {
         })
     });
     binding["status"] = json!({"aggregatedStatus": reports});
-    let mut stand = bound([cluster("m1"), leaving], deployment(4), binding, works);
-    stand.follow().await;
+    let mut bench = bound([cluster("m1"), leaving], deployment(4), binding, works);
+    bench.follow().await;
     pass(60).await;
-    let work = stand.api.object("works", "karmada-es-m1", &name).unwrap();
+    let work = bench.api.object("works", "karmada-es-m1", &name).unwrap();
     let asked = &work["spec"]["workload"]["manifests"][0]["spec"]["replicas"];
     assert_eq!(*asked, json!(4), "those in m2 are about to be removed");
 }
@@ -160,29 +160,29 @@ async fn a_work_that_cannot_be_read_keeps_no_other_cluster_from_what_the_templat
     };
     for fails in [false, true] {
         let (clusters, binding) = (["m1", "m2"].map(cluster), to(&["m1", "m2"], 1));
-        let mut stand = bound(clusters, template("a"), binding, []);
-        stand.follow().await;
+        let mut bench = bound(clusters, template("a"), binding, []);
+        bench.follow().await;
         pass(10).await;
         let name = names::work("Deployment", "web", "shop");
         // The copy in m1 is deselected, and selected again before the API has deleted its Work.
         let path = format!("/karmada-es-m1/works/{name}");
-        stand.api.cut(Method::DELETE, &path);
-        stand.api.put("resourcebindings", to(&["m2"], 2));
+        bench.api.cut(Method::DELETE, &path);
+        bench.api.put("resourcebindings", to(&["m2"], 2));
         pass(1).await;
-        stand.api.answer_truly();
-        stand.api.serve_deployments();
+        bench.api.answer_truly();
+        bench.api.serve_deployments();
         if fails {
             let error = refusal(500, "InternalError", &name);
-            stand.api.answer(Method::GET, &path, 500, error);
+            bench.api.answer(Method::GET, &path, 500, error);
         }
-        stand.api.put("resourcebindings", to(&["m1", "m2"], 3));
+        bench.api.put("resourcebindings", to(&["m1", "m2"], 3));
         pass(5).await;
-        stand.api.forget();
-        stand.api.put("deployments", template("b"));
+        bench.api.forget();
+        bench.api.put("deployments", template("b"));
         pass(60 * 60).await;
-        let work = stand.api.object("works", "karmada-es-m2", &name).unwrap();
+        let work = bench.api.object("works", "karmada-es-m2", &name).unwrap();
         let pod = &work["spec"]["workload"]["manifests"][0]["spec"]["template"]["spec"];
-        let is_reported = !stand.api.reported().await.is_empty();
+        let is_reported = !bench.api.reported().await.is_empty();
         let image = &pod["containers"][0]["image"];
         assert!(
             *image == json!("b"),
@@ -204,15 +204,15 @@ async fn somebody_is_reported_where_the_api_does_not_delete_a_work_for_an_hour_w
         let works = ["m1", "m2"].map(|cluster| ("works", work_of(&binding, cluster)));
         let clusters = ["m1", "m2"].map(|name| ("clusters", cluster(name)));
         let objects = clusters.into_iter().chain(works);
-        let mut stand = Stand::new(objects.chain([("resourcebindings", binding)]));
+        let mut bench = Bench::new(objects.chain([("resourcebindings", binding)]));
         let refused = refusal(code, reason, "web");
-        stand
+        bench
             .api
             .answer(Method::DELETE, "/karmada-es-m1/works/web", code, refused);
-        start(&stand.fleet, &mut stand.tasks);
-        stand.follow().await;
+        start(&bench.fleet, &mut bench.tasks);
+        bench.follow().await;
         pass(60 * 60).await;
-        let reported = stand.api.reported().await;
+        let reported = bench.api.reported().await;
         let reported = reported.iter().any(|it| it.1 == "SyncWorkFailed");
         assert!(reported, "{code}: two copies run, and nothing says why");
     }

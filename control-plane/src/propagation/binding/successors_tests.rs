@@ -11,10 +11,10 @@ use super::leaving_tests::{bound, moved, started, work_of, written};
 use super::replacing_tests::{apply, to};
 use super::start;
 use crate::fleet::budget::pace::Pace;
-use crate::fleet::testing::{Stand, cluster, deployment, only_condition, pass, refusal};
+use crate::fleet::testing::{Bench, cluster, deployment, only_condition, pass, refusal};
 
 /// Starts with clusters m1 and `target`, a Deployment of two, and the Works of its binding.
-fn of_two(target: Value, binding: Value, works: impl IntoIterator<Item = Value>) -> Stand {
+fn of_two(target: Value, binding: Value, works: impl IntoIterator<Item = Value>) -> Bench {
     bound([cluster("m1"), target], deployment(2), binding, works)
 }
 
@@ -25,10 +25,10 @@ async fn removes(
     works: impl IntoIterator<Item = Value>,
     seconds: u64,
 ) -> bool {
-    let mut stand = of_two(target, binding, works);
-    stand.follow().await;
+    let mut bench = of_two(target, binding, works);
+    bench.follow().await;
     pass(seconds).await;
-    !written(&stand, "web-deployment").is_empty()
+    !written(&bench, "web-deployment").is_empty()
 }
 
 /// Returns a binding to m2 that was evicted from m1 directly.
@@ -45,11 +45,11 @@ fn evicted_directly() -> Value {
 const EVICTED: &str = "EvictWorkloadFromClusterSucceed";
 
 /// Follows the API for an hour in which graceful evictions are ended as well.
-async fn evict_gracefully(stand: &mut Stand) {
-    let pace = Pace::of(&stand.fleet.settings);
-    let fleet = Arc::clone(&stand.fleet);
-    crate::movement::graceful_eviction::start(&fleet, &pace, &mut stand.tasks);
-    stand.follow().await;
+async fn evict_gracefully(bench: &mut Bench) {
+    let pace = Pace::of(&bench.fleet.settings);
+    let fleet = Arc::clone(&bench.fleet);
+    crate::movement::graceful_eviction::start(&fleet, &pace, &mut bench.tasks);
+    bench.follow().await;
     pace.begin(Instant::now());
     pass(60 * 60).await;
 }
@@ -107,17 +107,17 @@ async fn the_last_copy_stays_where_the_target_that_it_waited_for_goes_before_it_
         let mut target = cluster("m2");
         target["metadata"]["generation"] = json!(1);
         target["metadata"]["labels"] = json!({"env": "prod"});
-        let mut stand = of_two(target.clone(), binding, [old]);
+        let mut bench = of_two(target.clone(), binding, [old]);
         let refused = refusal(403, "Forbidden", "web");
         let path = "/karmada-es-m2/works";
-        stand.api.answer(Method::POST, path, 403, refused);
-        let pace = crate::fleet::budget::budget(&stand.fleet, &mut stand.tasks);
-        let fleet = Arc::clone(&stand.fleet);
-        crate::scheduler::controller::start(&fleet, pace.clone(), &mut stand.tasks);
-        stand.follow().await;
+        bench.api.answer(Method::POST, path, 403, refused);
+        let pace = crate::fleet::budget::budget(&bench.fleet, &mut bench.tasks);
+        let fleet = Arc::clone(&bench.fleet);
+        crate::scheduler::controller::start(&fleet, pace.clone(), &mut bench.tasks);
+        bench.follow().await;
         pace.begin(Instant::now());
         pass(60).await;
-        assert_eq!(written(&stand, "web-deployment"), [], "it waits for m2");
+        assert_eq!(written(&bench, "web-deployment"), [], "it waits for m2");
         target["metadata"]["generation"] = json!(2);
         if leaves {
             // m2 is taken out of the fleet.
@@ -127,12 +127,12 @@ async fn the_last_copy_stays_where_the_target_that_it_waited_for_goes_before_it_
             // The label goes by which the policy selects m2.
             target["metadata"]["labels"] = Value::Null;
         }
-        stand.api.put("clusters", target);
+        bench.api.put("clusters", target);
         pass(10 * 60).await;
-        let bound = stand.binding("web-deployment").unwrap();
+        let bound = bench.binding("web-deployment").unwrap();
         let (clusters, tasks) = (&bound.spec.clusters, &bound.spec.graceful_eviction_tasks);
         assert_eq!(
-            written(&stand, "web-deployment"),
+            written(&bench, "web-deployment"),
             [],
             "leaves: {leaves}: it is the last living copy; targets {clusters:?}, tasks {tasks:?}"
         );
@@ -209,13 +209,13 @@ async fn withdrawn_from_m1(report: impl Fn(&str, &mut Value), seconds: u64) -> u
         work
     });
     binding["metadata"]["generation"] = json!(1);
-    let mut stand = of_two(cluster("m2"), binding, works);
-    stand.follow().await;
+    let mut bench = of_two(cluster("m2"), binding, works);
+    bench.follow().await;
     pass(10).await;
-    stand.api.forget();
-    stand.api.put("resourcebindings", to(&["m2"], 2));
+    bench.api.forget();
+    bench.api.put("resourcebindings", to(&["m2"], 2));
     pass(seconds).await;
-    let deleted = stand.api.writes().into_iter();
+    let deleted = bench.api.writes().into_iter();
     let deleted = deleted.filter(|(method, path, _)| {
         *method == Method::DELETE && path.contains("/karmada-es-m1/works/")
     });
@@ -260,14 +260,14 @@ async fn a_work_that_does_not_ask_for_the_copy_yet_takes_the_place_of_no_living_
             new["spec"]["workload"]["manifests"][0]["spec"]["replicas"] = json!(0);
             new["status"]["manifestStatuses"][0]["status"] = json!({"replicas": 0});
         }
-        let mut stand = of_two(cluster("m2"), binding, [old, new]);
+        let mut bench = of_two(cluster("m2"), binding, [old, new]);
         // A webhook or a quota refuses every change of the Work.
         let refused = refusal(403, "Forbidden", &name);
         let path = format!("/karmada-es-m2/works/{name}");
-        stand.api.answer(Method::PATCH, &path, 403, refused);
-        stand.follow().await;
+        bench.api.answer(Method::PATCH, &path, 403, refused);
+        bench.follow().await;
         pass(10 * 60).await;
-        let is_left = written(&stand, "web-deployment").is_empty();
+        let is_left = written(&bench, "web-deployment").is_empty();
         assert_eq!(
             is_left, stays,
             "the Work in m2 {what}, and the API refuses to change that: m1 has the living copy"
@@ -281,23 +281,23 @@ async fn a_copy_that_waits_for_others_is_not_removed_while_movement_is_paused() 
         // The target fell silent after the workload was placed there.
         let binding = to(&["m2"], 1);
         let old = work_of(&binding, "m1");
-        let mut stand = of_two(ready("m2", "Unknown"), binding, [old]);
-        stand.follow().await;
+        let mut bench = of_two(ready("m2", "Unknown"), binding, [old]);
+        bench.follow().await;
         pass(60).await;
-        assert_eq!(written(&stand, "web-deployment"), [], "it waits");
+        assert_eq!(written(&bench, "web-deployment"), [], "it waits");
         if is_paused {
             let mut paused = cluster("m1");
             paused["metadata"]["annotations"] = json!({"failover.muster.io/paused": "freeze"});
-            stand.api.put("clusters", paused);
+            bench.api.put("clusters", paused);
             pass(10).await;
-            let now = stand.fleet.clock.now();
-            assert!(stand.fleet.pauses.of("m1", now).is_some());
+            let now = bench.fleet.clock.now();
+            assert!(bench.fleet.pauses.of("m1", now).is_some());
         }
-        stand.api.put("clusters", ready("m2", "True"));
+        bench.api.put("clusters", ready("m2", "True"));
         pass(10).await;
-        apply(&stand, "m2");
+        apply(&bench, "m2");
         pass(10 * 60).await;
-        let is_removed = !written(&stand, "web-deployment").is_empty();
+        let is_removed = !written(&bench, "web-deployment").is_empty();
         assert_eq!(
             is_removed, !is_paused,
             "no old copy is removed while movement out of its cluster is paused"
@@ -326,16 +326,16 @@ async fn the_copies_of_many_workloads_that_wait_for_one_cluster_do_not_all_go_wh
         ("clusters", cluster("m1")),
         ("clusters", ready("m2", "Unknown")),
     ];
-    let mut stand = started(clusters.into_iter().chain(workloads));
-    stand.follow().await;
+    let mut bench = started(clusters.into_iter().chain(workloads));
+    bench.follow().await;
     pass(10 * 60).await;
     let gone = || {
-        let gone = |number: &usize| !written(&stand, &named(*number)).is_empty();
+        let gone = |number: &usize| !written(&bench, &named(*number)).is_empty();
         (0..MANY).filter(gone).count()
     };
     assert_eq!(gone(), 0, "they are the living copies");
     // It reports again; its agent has not applied anything yet.
-    stand.api.put("clusters", ready("m2", "True"));
+    bench.api.put("clusters", ready("m2", "True"));
     pass(60).await;
     let gone = gone();
     assert!(
@@ -353,14 +353,14 @@ async fn a_copy_whose_grace_period_is_over_goes_although_one_of_several_targets_
         let clusters = [cluster("m1"), cluster("m2"), ready("m3", "Unknown")];
         let binding = evicted(&task);
         let works = [work_of(&binding, "m1"), given(&binding, "m2")];
-        let mut stand = bound(clusters, deployment(4), binding, works);
-        evict_gracefully(&mut stand).await;
-        let bound = stand.binding("web-deployment").unwrap();
+        let mut bench = bound(clusters, deployment(4), binding, works);
+        evict_gracefully(&mut bench).await;
+        let bound = bench.binding("web-deployment").unwrap();
         let tasks = &bound.spec.graceful_eviction_tasks;
         assert!(tasks.is_empty(), "{what}: the eviction is over: {tasks:?}");
-        let reported = stand.api.reported().await;
+        let reported = bench.api.reported().await;
         let reported = reported.iter().any(|it| it.1 == EVICTED);
-        let is_removed = !written(&stand, "web-deployment").is_empty();
+        let is_removed = !written(&bench, "web-deployment").is_empty();
         assert!(
             is_removed,
             "{what}: said to have left m1: {reported}; its copy there stays an hour later"
@@ -383,27 +383,27 @@ async fn a_secret_that_is_withdrawn_from_one_cluster_goes_although_another_one_i
             "apiVersion": "v1", "kind": "Secret",
             "metadata": {"namespace": "shop", "name": "web"},
         });
-        let mut stand = Stand::new([
+        let mut bench = Bench::new([
             ("clusters", cluster("m1")),
             ("clusters", cluster("m2")),
             ("clusters", neighbour),
             ("secrets", secret),
             ("resourcebindings", binding(&["m1", "m2", "m3"], 1)),
         ]);
-        stand.api.serve("/api/v1", "v1", "secrets", "Secret");
-        start(&stand.fleet, &mut stand.tasks);
-        stand.follow().await;
+        bench.api.serve("/api/v1", "v1", "secrets", "Secret");
+        start(&bench.fleet, &mut bench.tasks);
+        bench.follow().await;
         pass(60).await;
         let applied = ["m1", "m2", "m3"].into_iter();
         for cluster in applied.filter(|it| *it != "m3" || heard == "True") {
-            apply(&stand, cluster);
+            apply(&bench, cluster);
         }
         let name = names::work("Secret", "web", "shop");
         // A person takes m1 out of the policy; m2 and m3 stay as they were.
-        stand.api.put("resourcebindings", binding(&["m2", "m3"], 2));
+        bench.api.put("resourcebindings", binding(&["m2", "m3"], 2));
         pass(60 * 60).await;
-        let left = stand.api.object("works", "karmada-es-m1", &name);
-        let reported = stand.api.reported().await;
+        let left = bench.api.object("works", "karmada-es-m1", &name);
+        let reported = bench.api.reported().await;
         assert!(
             left.is_none_or(|it| !it["metadata"]["deletionTimestamp"].is_null()),
             "m3 Ready={heard}: the Secret is in m1 an hour after a person took it away; reported: {reported:?}"
@@ -425,14 +425,14 @@ async fn a_workload_that_a_person_scales_to_zero_stops_although_its_copy_waits_f
         let mut old = work_of(&binding(2), "m1");
         old["metadata"]["name"] = json!(name);
         old["spec"]["workload"]["manifests"][0]["spec"] = json!({"replicas": 2});
-        let mut stand = of_two(target, binding(2), [old]);
-        stand.follow().await;
+        let mut bench = of_two(target, binding(2), [old]);
+        bench.follow().await;
         pass(60).await;
         // A person scales it to zero, and the binding says so.
-        stand.api.put("deployments", deployment(0));
-        stand.api.put("resourcebindings", binding(0));
+        bench.api.put("deployments", deployment(0));
+        bench.api.put("resourcebindings", binding(0));
         pass(60 * 60).await;
-        let left = stand.api.object("works", "karmada-es-m1", &name);
+        let left = bench.api.object("works", "karmada-es-m1", &name);
         let asked = left.map_or(0, |it| {
             let manifest = &it["spec"]["workload"]["manifests"][0];
             manifest["spec"]["replicas"].as_i64().unwrap()
@@ -461,13 +461,13 @@ async fn somebody_is_reported_why_a_copy_that_a_policy_has_taken_away_stays_for_
         }
         let old = work_of(&binding, "m1");
         let works = [old].into_iter().chain(former);
-        let mut stand = of_two(target, binding, works);
-        stand.follow().await;
+        let mut bench = of_two(target, binding, works);
+        bench.follow().await;
         pass(2 * 60 * 60).await;
-        assert_eq!(written(&stand, "web-deployment"), [], "{what}: it stays");
-        let bound = stand.binding("web-deployment").unwrap();
+        assert_eq!(written(&bench, "web-deployment"), [], "{what}: it stays");
+        let bound = bench.binding("web-deployment").unwrap();
         let conditions = &bound.status().conditions;
-        let reported = stand.api.reported().await;
+        let reported = bench.api.reported().await;
         assert!(
             !reported.is_empty() || !conditions.is_empty(),
             "{what}: a copy stays where no policy has it, and nothing says why"
@@ -495,7 +495,7 @@ async fn a_work_that_has_been_given_its_share_takes_no_place_before_its_agent_ha
         let mut template = deployment(2);
         template["apiVersion"] = json!(version);
         template["kind"] = json!(kind);
-        let mut stand = Stand::new([
+        let mut bench = Bench::new([
             ("clusters", cluster("m1")),
             ("clusters", cluster("m2")),
             (plural, template),
@@ -504,16 +504,16 @@ async fn a_work_that_has_been_given_its_share_takes_no_place_before_its_agent_ha
             ("works", new),
         ]);
         let path = format!("/apis/{version}");
-        stand.api.serve(&path, version, plural, kind);
-        start(&stand.fleet, &mut stand.tasks);
-        stand.follow().await;
+        bench.api.serve(&path, version, plural, kind);
+        start(&bench.fleet, &mut bench.tasks);
+        bench.follow().await;
         // The agent of m2 renews its lease, and does not get to its Works.
         pass(10 * 60).await;
-        let new = stand.api.object("works", "karmada-es-m2", &name).unwrap();
+        let new = bench.api.object("works", "karmada-es-m2", &name).unwrap();
         let asked = &new["spec"]["workload"]["manifests"][0]["spec"]["replicas"];
         assert_eq!(asked, 2, "{kind}: it asks for its share by now");
         assert_eq!(
-            written(&stand, "web-deployment"),
+            written(&bench, "web-deployment"),
             [],
             "{kind}: m2 reports 0 replicas and m1 reports 2: m1 has the living copy"
         );
@@ -534,18 +534,18 @@ async fn a_copy_whose_grace_period_is_over_goes_although_one_of_several_targets_
             new
         });
         let works = works.into_iter().chain([old]);
-        let mut stand = bound(
+        let mut bench = bound(
             ["m1", "m2", "m3"].map(cluster),
             deployment(4),
             binding,
             works,
         );
-        evict_gracefully(&mut stand).await;
-        let bound = stand.binding("web-deployment").unwrap();
+        evict_gracefully(&mut bench).await;
+        let bound = bench.binding("web-deployment").unwrap();
         let tasks = &bound.spec.graceful_eviction_tasks;
-        let reported = stand.api.reported().await;
+        let reported = bench.api.reported().await;
         let reported = reported.iter().any(|it| it.1 == EVICTED);
-        let is_removed = !written(&stand, "web-deployment").is_empty();
+        let is_removed = !written(&bench, "web-deployment").is_empty();
         assert_eq!(
             tasks.is_empty(),
             is_removed,
@@ -573,25 +573,25 @@ async fn a_copy_goes_although_the_running_copy_of_the_only_other_target_refuses_
 async fn many_events_of_a_moment_neither_alarm_nor_delay_the_removal_of_an_old_copy() {
     let binding = to(&["m2"], 1);
     let old = work_of(&binding, "m1");
-    let mut stand = of_two(cluster("m2"), binding, [old]);
-    stand.follow().await;
+    let mut bench = of_two(cluster("m2"), binding, [old]);
+    bench.follow().await;
     // The template is edited ten times within a second: a rollout tool that annotates it.
     for edit in 0..10 {
         let mut template = deployment(2);
         template["metadata"]["annotations"] = json!({"edit": edit.to_string()});
-        stand.api.put("deployments", template);
+        bench.api.put("deployments", template);
         pass(0).await;
         // Time is paused: the edits are a twentieth of a second apart.
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
-    apply(&stand, "m2");
+    apply(&bench, "m2");
     pass(3).await;
-    let reported = stand.api.reported().await;
+    let reported = bench.api.reported().await;
     let reported: Vec<_> = reported
         .iter()
         .filter(|it| it.1 == "OldCopyStays")
         .collect();
-    let is_removed = !written(&stand, "web-deployment").is_empty();
+    let is_removed = !written(&bench, "web-deployment").is_empty();
     assert!(
         reported.is_empty(),
         "it waited for half a second: {reported:?}"
@@ -609,20 +609,20 @@ async fn a_copy_that_is_withdrawn_goes_although_nothing_is_dispatched_to_another
         let mut binding = to(&["m2", "m3"], 1);
         binding["spec"]["suspension"] = suspended.clone();
         let old = work_of(&binding, "m1");
-        let mut stand = bound(
+        let mut bench = bound(
             ["m1", "m2", "m3"].map(cluster),
             deployment(2),
             binding,
             [old],
         );
-        stand.follow().await;
+        bench.follow().await;
         pass(10).await;
-        apply(&stand, "m2");
+        apply(&bench, "m2");
         if suspended.is_null() {
-            apply(&stand, "m3");
+            apply(&bench, "m3");
         }
         pass(60 * 60).await;
-        assert_eq!(written(&stand, "web-deployment").len(), 1, "{suspended}");
+        assert_eq!(written(&bench, "web-deployment").len(), 1, "{suspended}");
     }
 }
 
@@ -676,11 +676,11 @@ async fn an_old_copy_goes_although_an_autoscaler_has_scaled_the_new_one_to_zero(
     new["status"]["manifestStatuses"][0]["status"] = json!({"observedGeneration": 2});
     let mut template = deployment(2);
     template["metadata"]["labels"] = json!({"resourcetemplate.karmada.io/retain-replicas": "true"});
-    let mut stand = bound(["m1", "m2"].map(cluster), template, binding, [old, new]);
-    stand.follow().await;
+    let mut bench = bound(["m1", "m2"].map(cluster), template, binding, [old, new]);
+    bench.follow().await;
     pass(60 * 60).await;
     assert!(
-        !written(&stand, "web-deployment").is_empty(),
+        !written(&bench, "web-deployment").is_empty(),
         "m1 was taken out of the policy an hour ago; what is in m2 is as it is wanted"
     );
 }
@@ -698,23 +698,23 @@ async fn a_target_that_refuses_once_after_a_long_wait_has_not_gone_on_refusing()
     // The agent of m3 is slow.
     waits["status"] = Value::Null;
     let works = [old, there, waits];
-    let mut stand = bound(
+    let mut bench = bound(
         ["m1", "m2", "m3"].map(cluster),
         deployment(4),
         binding,
         works,
     );
-    stand.follow().await;
+    bench.follow().await;
     pass(60).await;
-    assert_eq!(written(&stand, "web-deployment"), [], "it waits for m3");
+    assert_eq!(written(&bench, "web-deployment"), [], "it waits for m3");
     // Its first attempt comes a moment before the namespace is there; the next one succeeds.
-    let mut refused = stand.api.object("works", "karmada-es-m3", &name).unwrap();
+    let mut refused = bench.api.object("works", "karmada-es-m3", &name).unwrap();
     refused["status"] = sent["status"].clone();
     refuse(&mut refused);
-    stand.api.put("works", refused);
+    bench.api.put("works", refused);
     pass(2).await;
     assert_eq!(
-        written(&stand, "web-deployment"),
+        written(&bench, "web-deployment"),
         [],
         "m3 has refused for two seconds, and m2 runs half of the replicas"
     );
@@ -733,14 +733,14 @@ async fn a_copy_that_its_member_scales_up_from_a_template_of_none_is_a_living_on
         let mut template = deployment(0);
         template["metadata"]["labels"] =
             json!({"resourcetemplate.karmada.io/retain-replicas": "true"});
-        let mut stand = bound(["m1", "m2"].map(cluster), template, binding, [old]);
+        let mut bench = bound(["m1", "m2"].map(cluster), template, binding, [old]);
         // A quota or a webhook refuses the Work in m2.
         let refused = refusal(403, "Forbidden", "web");
         let path = "/karmada-es-m2/works";
-        stand.api.answer(Method::POST, path, 403, refused);
-        stand.follow().await;
+        bench.api.answer(Method::POST, path, 403, refused);
+        bench.follow().await;
         pass(10 * 60).await;
-        let is_removed = !written(&stand, "web-deployment").is_empty();
+        let is_removed = !written(&bench, "web-deployment").is_empty();
         assert_eq!(
             is_removed,
             pods == 0,

@@ -8,7 +8,7 @@ use super::leaving_tests::{bound, moved, started, work_of};
 use super::start;
 use crate::fleet::template::{TEMPLATE_FINGERPRINT, Template};
 use crate::fleet::testing::{
-    Stand, claimed, cluster, deployment, only_condition, pass, policy, refusal,
+    Bench, claimed, cluster, deployment, only_condition, pass, policy, refusal,
 };
 
 /// Returns a Job.
@@ -44,19 +44,19 @@ fn divided(job: &Value, generation: i64, shares: &[(&str, i64)]) -> Value {
 }
 
 /// Starts the controller with a Job and its binding, which names these clusters.
-async fn with_job(clusters: &[&str], job: Value, binding: Value) -> Stand {
+async fn with_job(clusters: &[&str], job: Value, binding: Value) -> Bench {
     let clusters = clusters.iter().map(|it| ("clusters", cluster(it)));
-    let mut stand = Stand::new(clusters.chain([("resourcebindings", binding), ("jobs", job)]));
-    stand.api.serve("/apis/batch/v1", "batch/v1", "jobs", "Job");
-    start(&stand.fleet, &mut stand.tasks);
-    stand.follow().await;
+    let mut bench = Bench::new(clusters.chain([("resourcebindings", binding), ("jobs", job)]));
+    bench.api.serve("/apis/batch/v1", "batch/v1", "jobs", "Job");
+    start(&bench.fleet, &mut bench.tasks);
+    bench.follow().await;
     pass(10).await;
-    stand
+    bench
 }
 
 /// Returns the value of a field of the Job that is asked of each cluster.
-fn asked(stand: &Stand, field: &str) -> Vec<i64> {
-    let works = stand.api.all("works").into_iter();
+fn asked(bench: &Bench, field: &str) -> Vec<i64> {
+    let works = bench.api.all("works").into_iter();
     let asked = works.map(|it| {
         let spec = &it["spec"]["workload"]["manifests"][0]["spec"];
         spec[field].as_i64().unwrap()
@@ -86,14 +86,14 @@ async fn a_workload_that_is_scaled_from_zero_gets_its_replicas_when_its_binding_
     ] {
         let claim = |object| if is_claimed { claimed(object) } else { object };
         let (template, binding_of_none) = (claim(deployment(0)), claim(binding(0, 0, 0)));
-        let mut stand = bound([cluster("m2")], template, binding_of_none, []);
-        stand.follow().await;
+        let mut bench = bound([cluster("m2")], template, binding_of_none, []);
+        bench.follow().await;
         pass(10).await;
-        stand.api.forget();
-        stand.api.put("deployments", claim(deployment(7)));
+        bench.api.forget();
+        bench.api.put("deployments", claim(deployment(7)));
         pass(1).await;
         let asked = || {
-            let writes = stand.api.writes().into_iter();
+            let writes = bench.api.writes().into_iter();
             let works = writes.filter(|(_, path, _)| path.contains("/works"));
             let mut manifests = works.map(|it| it.2["spec"]["workload"]["manifests"][0].clone());
             manifests
@@ -102,14 +102,14 @@ async fn a_workload_that_is_scaled_from_zero_gets_its_replicas_when_its_binding_
         };
         assert_eq!(asked(), early, "{is_claimed} {follows}");
         if follows {
-            stand.api.put("resourcebindings", claim(binding(7, 3, 7)));
+            bench.api.put("resourcebindings", claim(binding(7, 3, 7)));
         }
         pass(60).await;
         assert_eq!(asked(), late, "{is_claimed} {follows}");
-        let reported = stand.api.reported().await;
+        let reported = bench.api.reported().await;
         let is_reported = reported.iter().any(|it| it.1 == "SyncWorkFailed");
         assert_eq!(is_reported, late.is_none(), "{is_claimed} {follows}");
-        stand.api.put("resourcebindings", claim(binding(7, 0, 7)));
+        bench.api.put("resourcebindings", claim(binding(7, 0, 7)));
         pass(30).await;
         assert_eq!(asked(), undivided, "{is_claimed} {follows}");
     }
@@ -126,16 +126,16 @@ async fn a_workload_that_is_scaled_from_zero_waits_although_a_cluster_of_it_has_
     binding["spec"]["clusters"] =
         json!([{"name": "m2", "replicas": 0}, {"name": "m3", "replicas": 0}]);
     let clusters = ["m2", "m3"].map(cluster);
-    let mut stand = bound(clusters, claimed(deployment(0)), claimed(binding), []);
+    let mut bench = bound(clusters, claimed(deployment(0)), claimed(binding), []);
     let no_namespace = refusal(404, "NotFound", "karmada-es-m3");
     let path = "/karmada-es-m3/works";
-    stand.api.answer(Method::POST, path, 404, no_namespace);
-    stand.follow().await;
+    bench.api.answer(Method::POST, path, 404, no_namespace);
+    bench.follow().await;
     pass(300).await;
-    stand.api.forget();
-    stand.api.put("deployments", claimed(deployment(7)));
+    bench.api.forget();
+    bench.api.put("deployments", claimed(deployment(7)));
     pass(1).await;
-    let writes = stand.api.writes().into_iter();
+    let writes = bench.api.writes().into_iter();
     let works = writes.filter(|(_, path, _)| path.contains("/works"));
     let works: Vec<_> = works.collect();
     assert_eq!(works, [], "its binding is about to say how many each gets");
@@ -152,16 +152,16 @@ async fn a_workload_whose_replicas_are_not_divided_yet_runs_on_whatever_its_kind
         binding["spec"]["clusters"] = json!([{"name": "m2", "replicas": 0}]);
         binding
     };
-    let stand = with_job(&["m2"], job(0), binding(0, 0)).await;
-    stand.api.put("jobs", job(7));
+    let bench = with_job(&["m2"], job(0), binding(0, 0)).await;
+    bench.api.put("jobs", job(7));
     // The binding follows the template late, so that the cluster is asked for all.
     pass(30).await;
     let asked = || {
-        let works = stand.api.all("works");
+        let works = bench.api.all("works");
         works[0]["spec"]["workload"]["manifests"][0]["spec"]["parallelism"].clone()
     };
     assert_eq!(asked(), json!(7));
-    let mut running = stand.api.all("works").remove(0);
+    let mut running = bench.api.all("works").remove(0);
     running["status"] = json!({
         "conditions": only_condition("Applied", "True"),
         "manifestStatuses": [{
@@ -172,9 +172,9 @@ async fn a_workload_whose_replicas_are_not_divided_yet_runs_on_whatever_its_kind
             "health": "Healthy", "status": {"active": 7, "ready": 7},
         }],
     });
-    stand.api.put("works", running);
+    bench.api.put("works", running);
     // The binding follows at last, and nothing divides the replicas: all movement may be paused.
-    stand.api.put("resourcebindings", binding(7, 7));
+    bench.api.put("resourcebindings", binding(7, 7));
     pass(30).await;
     assert_eq!(asked(), json!(7), "what runs is not stopped");
 }
@@ -187,10 +187,10 @@ async fn a_target_whose_replicas_are_not_divided_yet_takes_the_place_of_no_copy(
     binding["spec"]["clusters"] = json!([{"name": "m2", "replicas": 0}]);
     let mut old = work_of(&binding, "m1");
     old["spec"]["workload"]["manifests"][0]["spec"] = json!({"replicas": 2});
-    let mut stand = bound(["m1", "m2"].map(cluster), deployment(2), binding, [old]);
-    stand.follow().await;
+    let mut bench = bound(["m1", "m2"].map(cluster), deployment(2), binding, [old]);
+    bench.follow().await;
     pass(60).await;
-    let works = stand.api.all("works").into_iter();
+    let works = bench.api.all("works").into_iter();
     let asked = works.map(|it| it["spec"]["workload"]["manifests"][0]["spec"]["replicas"].clone());
     let asked: Vec<_> = asked.collect();
     assert!(
@@ -214,13 +214,13 @@ async fn a_divided_workload_that_is_scaled_from_zero_is_asked_for_once_however_l
     let targets = names.map(|it| json!({"name": it, "replicas": 0}));
     binding["spec"]["clusters"] = json!(targets);
     let template = claimed(deployment(0));
-    let mut stand = bound(names.map(cluster), template, claimed(binding), []);
-    stand.follow().await;
+    let mut bench = bound(names.map(cluster), template, claimed(binding), []);
+    bench.follow().await;
     pass(10).await;
     // The detector is busy for half a minute, or is stopped.
-    stand.api.put("deployments", claimed(deployment(7)));
+    bench.api.put("deployments", claimed(deployment(7)));
     pass(30).await;
-    let works = stand.api.all("works").into_iter();
+    let works = bench.api.all("works").into_iter();
     let asked = works.map(|it| {
         let replicas = &it["spec"]["workload"]["manifests"][0]["spec"]["replicas"];
         replicas.as_i64().unwrap()
@@ -242,10 +242,10 @@ async fn what_is_reported_of_replicas_that_are_not_divided_yet_is_true() {
     work["spec"]["workload"]["manifests"][0]["spec"] = json!({"replicas": 4});
     // None of them is ready, and nothing is to be ready elsewhere.
     work["status"]["manifestStatuses"][0]["status"] = json!({"replicas": 4});
-    let mut stand = bound([cluster("m1")], deployment(4), binding, [work]);
-    stand.follow().await;
+    let mut bench = bound([cluster("m1")], deployment(4), binding, [work]);
+    bench.follow().await;
     pass(60).await;
-    let bound = stand.api.binding("web-deployment");
+    let bound = bench.api.binding("web-deployment");
     let reported = bound["status"]["conditions"]
         .as_array()
         .cloned()
@@ -275,7 +275,7 @@ async fn what_the_policy_protects_is_obeyed_where_replicas_are_kept_too() {
         work["spec"]["workload"]["manifests"][0]["spec"] = json!({"replicas": 3});
         work["status"]["manifestStatuses"][0]["status"] =
             json!({"replicas": 3, "readyReplicas": 3});
-        let mut stand = started([
+        let mut bench = started([
             ("clusters", cluster("m1")),
             ("clusters", cluster("m2")),
             ("propagationpolicies", policy.clone()),
@@ -283,10 +283,10 @@ async fn what_the_policy_protects_is_obeyed_where_replicas_are_kept_too() {
             ("resourcebindings", binding),
             ("works", work),
         ]);
-        stand.follow().await;
+        bench.follow().await;
         pass(10).await;
         let name = names::work("Deployment", "web", "shop");
-        let work = stand.api.object("works", "karmada-es-m1", &name).unwrap();
+        let work = bench.api.object("works", "karmada-es-m1", &name).unwrap();
         let says =
             ["suspendDispatching", "preserveResourcesOnDeletion"].map(|it| &work["spec"][it]);
         assert_eq!(says, [&json!(true), &json!(true)], "{what}");
@@ -298,14 +298,14 @@ async fn a_divided_job_that_is_scaled_from_zero_is_asked_for_once_until_its_repl
     let job = |parallelism| claimed(job(parallelism));
     let names = ["m1", "m2", "m3"];
     let binding = |replicas| divided(&job(replicas), 1 + replicas, &names.map(|it| (it, 0)));
-    let stand = with_job(&names, job(0), binding(0)).await;
-    let asked = || asked(&stand, "parallelism");
+    let bench = with_job(&names, job(0), binding(0)).await;
+    let asked = || asked(&bench, "parallelism");
     assert_eq!(asked(), [0, 0, 0]);
-    stand.api.put("jobs", job(7));
+    bench.api.put("jobs", job(7));
     pass(1).await;
     assert_eq!(asked(), [0, 0, 0], "the binding is about to say how many");
     // It follows, and its replicas are divided a moment later: the scheduler is busy.
-    stand.api.put("resourcebindings", binding(7));
+    bench.api.put("resourcebindings", binding(7));
     pass(5).await;
     let all: i64 = asked().iter().sum();
     assert!(all <= 7, "{all} pods are started of a Job that has 7");
@@ -317,15 +317,15 @@ async fn the_completions_of_a_job_stay_where_it_is_when_its_replicas_are_divided
     let job = with_completions;
     let binding =
         |all, shares: [i64; 2]| divided(&job(all), all, &[("m1", shares[0]), ("m2", shares[1])]);
-    let stand = with_job(&["m1", "m2"], job(3), binding(3, [2, 1])).await;
-    assert_eq!(asked(&stand, "parallelism"), [2, 1]);
-    let completions = asked(&stand, "completions");
+    let bench = with_job(&["m1", "m2"], job(3), binding(3, [2, 1])).await;
+    assert_eq!(asked(&bench, "parallelism"), [2, 1]);
+    let completions = asked(&bench, "completions");
     assert_eq!(completions.iter().sum::<i64>(), 40);
-    stand.api.put("jobs", job(4));
-    stand.api.put("resourcebindings", binding(4, [2, 2]));
+    bench.api.put("jobs", job(4));
+    bench.api.put("resourcebindings", binding(4, [2, 2]));
     pass(30).await;
-    assert_eq!(asked(&stand, "parallelism"), [2, 2]);
-    assert_eq!(asked(&stand, "completions"), completions);
+    assert_eq!(asked(&bench, "parallelism"), [2, 2]);
+    assert_eq!(asked(&bench, "completions"), completions);
 }
 
 #[tokio::test(start_paused = true)]
@@ -340,13 +340,13 @@ async fn the_completions_of_a_job_stay_where_it_is_while_it_is_scaled_to_zero_an
             binding["spec"]["replicaRequirements"] = json!({});
             binding
         };
-        let stand = with_job(&["m1", "m2"], job(from), binding(from, 1)).await;
-        let asked = |field| asked(&stand, field);
+        let bench = with_job(&["m1", "m2"], job(from), binding(from, 1)).await;
+        let asked = |field| asked(&bench, field);
         let completions = asked("completions");
         assert_eq!(completions.iter().sum::<i64>(), 40, "made with {from}");
         for (generation, all) in [(2, 0), (3, 3)] {
-            stand.api.put("jobs", job(all));
-            stand.api.put("resourcebindings", binding(all, generation));
+            bench.api.put("jobs", job(all));
+            bench.api.put("resourcebindings", binding(all, generation));
             pass(30).await;
             assert_eq!(asked("parallelism"), shares(all), "made with {from}");
             assert_eq!(

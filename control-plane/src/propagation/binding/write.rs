@@ -219,7 +219,7 @@ mod tests {
     use muster_shared::names::annotation;
 
     use super::*;
-    use crate::fleet::testing::{Stand, key, work};
+    use crate::fleet::testing::{Bench, key, work};
 
     #[test]
     fn a_work_is_of_another_binding_only_if_it_names_one() {
@@ -248,27 +248,27 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn works_are_removed_whatever_a_member_wrote_into_one_of_them_and_whether_seen_or_not() {
-        let stand = Stand::followed([("works", work("m1", "Healthy"))]).await;
+        let bench = Bench::followed([("works", work("m1", "Healthy"))]).await;
         let time = "9999-12-31T23:59:59Z";
         let mut odd = work("m2", "Healthy");
         odd["metadata"]["managedFields"] = json!([{"operation": "Update", "time": time}]);
         odd["status"]["conditions"][0]["lastTransitionTime"] = json!(time);
         let key = key("web-deployment");
-        stand
+        bench
             .fleet
             .unseen_works
             .making(&key, "karmada-es-m2", "web");
-        stand.api.put("works", odd);
-        let found = listed(&stand.fleet, &key).await.unwrap();
+        bench.api.put("works", odd);
+        let found = listed(&bench.fleet, &key).await.unwrap();
         let places: Vec<_> = found.iter().map(|it| &*it.namespace).collect();
         assert_eq!(places, ["karmada-es-m1", "karmada-es-m2"]);
         let found = found.into_iter().map(|work| (work, false)).collect();
-        let removed = remove(&stand.fleet, &stand.fleet.client, found).await;
+        let removed = remove(&bench.fleet, &bench.fleet.client, found).await;
         assert!(removed.is_ok(), "{removed:?}");
-        let writes = stand.api.writes().into_iter();
+        let writes = bench.api.writes().into_iter();
         let deleted = writes.filter(|it| it.0 == http::Method::DELETE);
         assert_eq!(deleted.count(), 2);
-        let asked = stand.api.asked().into_iter();
+        let asked = bench.api.asked().into_iter();
         let lists = asked.filter(|it| it.path.ends_with("/works"));
         assert_eq!(lists.count(), 0, "no list of the works of all clusters");
     }

@@ -314,20 +314,20 @@ async fn stopped(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fleet::testing::{Stand, key, refusal, work};
+    use crate::fleet::testing::{Bench, key, refusal, work};
 
     #[tokio::test(start_paused = true)]
     async fn no_work_of_data_is_gone_because_the_api_does_not_serve_works() {
         for (named, expected) in [("web", Some(0)), ("", None)] {
-            let stand = Stand::followed([("works", work("m1", "Healthy"))]).await;
-            let works = stand.fleet.works.list();
+            let bench = Bench::followed([("works", work("m1", "Healthy"))]).await;
+            let works = bench.fleet.works.list();
             assert_eq!(works.len(), 1);
             let refused = refusal(404, "NotFound", named);
-            stand
+            bench
                 .api
                 .answer(http::Method::GET, "/works/web", 404, refused);
             let key = key("web-deployment");
-            let fleet = &stand.fleet;
+            let fleet = &bench.fleet;
             let found = read(&fleet.client, fleet, &key, &works).await;
             assert_eq!(found.ok().map(|it| it.len()), expected, "{named}");
         }

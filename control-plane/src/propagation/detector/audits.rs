@@ -347,7 +347,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::fleet::testing::{self, Stand, pass, refusal};
+    use crate::fleet::testing::{self, Bench, pass, refusal};
     use crate::propagation::detector::detect;
 
     #[test]
@@ -386,13 +386,13 @@ mod tests {
             ("deployments", template)
         });
         let policies = [typo, testing::policy()].map(|it| ("propagationpolicies", it));
-        let mut stand = Stand::new(policies.into_iter().chain(templates));
+        let mut bench = Bench::new(policies.into_iter().chain(templates));
         let (path, refused) = ("/resourcebindings", refusal(500, "InternalError", ""));
-        stand.api.answer(Method::POST, path, 500, refused);
-        stand.api.delay(Method::POST, path, Duration::from_secs(10));
-        detect(&mut stand).await;
+        bench.api.answer(Method::POST, path, 500, refused);
+        bench.api.delay(Method::POST, path, Duration::from_secs(10));
+        detect(&mut bench).await;
         pass(900).await;
-        let effective = stand
+        let effective = bench
             .api
             .condition("propagationpolicies", "typo", "Effective");
         assert_eq!(effective["reason"], "NothingSelected", "{effective}");
@@ -410,10 +410,10 @@ mod tests {
         template["metadata"]["uid"] = json!("t");
         template["metadata"]["generation"] = json!(1);
         let objects = policies.into_iter().chain([("deployments", template)]);
-        let mut stand = Stand::new(objects);
-        detect(&mut stand).await;
+        let mut bench = Bench::new(objects);
+        detect(&mut bench).await;
         let reason = |policy: &str| {
-            let effective = stand
+            let effective = bench
                 .api
                 .condition("propagationpolicies", policy, "Effective");
             effective["reason"].clone()
@@ -421,7 +421,7 @@ mod tests {
         pass(120).await;
         assert_eq!(reason("late"), "ClaimedByAnotherPolicy");
         assert_eq!(reason("web"), "AllPartsHaveEffect");
-        stand.api.delete("propagationpolicies", "shop", "web");
+        bench.api.delete("propagationpolicies", "shop", "web");
         pass(300).await;
         assert_eq!(reason("late"), "AllPartsHaveEffect");
     }

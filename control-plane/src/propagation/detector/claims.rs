@@ -207,7 +207,7 @@ impl Detector {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fleet::testing::{Stand, binding, claimed, pass, policy};
+    use crate::fleet::testing::{Bench, binding, claimed, pass, policy};
     use crate::propagation::detector::detect;
 
     #[tokio::test(start_paused = true)]
@@ -225,16 +225,16 @@ mod tests {
         let held = claimed(binding());
         let placement = held["spec"]["placement"].clone();
         let template = claimed(json!({"metadata": {"namespace": "shop", "name": "web"}}));
-        let mut stand = Stand::new([
+        let mut bench = Bench::new([
             ("propagationpolicies", policy),
             ("resourcebindings", held),
             ("deployments", template),
         ]);
-        detect(&mut stand).await;
+        detect(&mut bench).await;
         pass(10).await;
-        let policies: Vec<_> = stand.fleet.policies.iter().collect();
+        let policies: Vec<_> = bench.fleet.policies.iter().collect();
         assert!(policies.is_empty(), "the policy is gone: {policies:?}");
-        let held = stand.binding("web-deployment");
+        let held = bench.binding("web-deployment");
         let held = json!(*held.unwrap());
         assert_eq!(held["spec"]["preserveResourcesOnDeletion"], json!(true));
         assert_eq!(held["spec"]["suspension"], json!({"dispatching": true}));

@@ -530,7 +530,7 @@ mod tests {
 
     use super::*;
     use crate::fleet::template::TEMPLATE_FINGERPRINT;
-    use crate::fleet::testing::{Stand, binding, deployment, pass};
+    use crate::fleet::testing::{Bench, binding, deployment, pass};
 
     #[tokio::test(start_paused = true)]
     async fn replicas_that_are_changed_after_the_policy_went_are_reported_to_be_divided_by_nobody()
@@ -548,16 +548,16 @@ mod tests {
                 ("deployments", deployment(replicas)),
                 ("resourcebindings", bound),
             ];
-            let mut stand = Stand::new(objects);
-            stand.api.serve_deployments();
-            start(&stand.fleet, &mut stand.tasks);
-            stand.follow().await;
+            let mut bench = Bench::new(objects);
+            bench.api.serve_deployments();
+            start(&bench.fleet, &mut bench.tasks);
+            bench.follow().await;
             pass(30).await;
             let mut edited = deployment(replicas);
             edited["metadata"]["labels"] = json!({"team": "a"});
-            stand.api.put("deployments", edited);
+            bench.api.put("deployments", edited);
             pass(30).await;
-            let reported = stand.api.reported().await.into_iter();
+            let reported = bench.api.reported().await.into_iter();
             let reported = reported.filter(|(_, reason)| reason == "ApplyPolicyFailed");
             assert_eq!(reported.count(), expected, "{what}");
         }

@@ -109,7 +109,7 @@ mod tests {
     use http::Method;
     use serde_json::{Value, json};
 
-    use crate::fleet::testing::{self, FakeApi, Stand, claimed, pass, refusal};
+    use crate::fleet::testing::{self, Bench, FakeApi, claimed, pass, refusal};
 
     const KIND: &str = "HorizontalPodAutoscaler";
     const PLURAL: &str = "horizontalpodautoscalers";
@@ -144,42 +144,42 @@ mod tests {
         api.answer(Method::GET, &path, code, refusal(code, "Refused", ""));
     }
 
-    async fn detected(mut stand: Stand) -> Stand {
+    async fn detected(mut bench: Bench) -> Bench {
         for version in ["autoscaling/v1", "autoscaling/v2"] {
             let path = format!("/apis/{version}");
-            stand.api.serve(&path, version, PLURAL, KIND);
+            bench.api.serve(&path, version, PLURAL, KIND);
         }
-        crate::propagation::detector::start(&stand.fleet, &mut stand.tasks);
-        stand.follow().await;
+        crate::propagation::detector::start(&bench.fleet, &mut bench.tasks);
+        bench.follow().await;
         pass(30).await;
-        stand
+        bench
     }
 
-    async fn edit(stand: &Stand, replicas: i64) {
-        let mut edited = stand.api.object(PLURAL, "shop", "web").expect("it stays");
+    async fn edit(bench: &Bench, replicas: i64) {
+        let mut edited = bench.api.object(PLURAL, "shop", "web").expect("it stays");
         edited["metadata"]["generation"] = json!(replicas);
         edited["spec"]["maxReplicas"] = json!(replicas);
-        stand.api.put(PLURAL, edited);
+        bench.api.put(PLURAL, edited);
         pass(30).await;
     }
 
     #[tokio::test(start_paused = true)]
     async fn of_two_versions_of_a_kind_that_a_policy_names_one_is_carried_out() {
         let both = policy_for(&["autoscaling/v1", "autoscaling/v2"]);
-        let stand = Stand::new([("propagationpolicies", both), (PLURAL, scaler())]);
-        let stand = detected(stand).await;
-        let version = || stand.api.binding(BINDING)["spec"]["resource"]["apiVersion"].clone();
+        let bench = Bench::new([("propagationpolicies", both), (PLURAL, scaler())]);
+        let bench = detected(bench).await;
+        let version = || bench.api.binding(BINDING)["spec"]["resource"]["apiVersion"].clone();
         let first = version();
-        stand.api.forget();
-        edit(&stand, 5).await;
-        let written = stand.api.writes().into_iter();
+        bench.api.forget();
+        edit(&bench, 5).await;
+        let written = bench.api.writes().into_iter();
         let written: Vec<_> = written.filter(|it| it.1.ends_with(BINDING)).collect();
         assert_eq!(written.len(), 1, "{written:?}");
         assert_eq!(version(), first);
-        refuse(&stand.api, first.as_str().expect("it has a version"), 404);
+        refuse(&bench.api, first.as_str().expect("it has a version"), 404);
         // The first change ends the watch that is open.
         for replicas in [6, 7] {
-            edit(&stand, replicas).await;
+            edit(&bench, replicas).await;
         }
         assert_ne!(version(), first, "it is served no more");
     }
@@ -196,15 +196,15 @@ mod tests {
                 "apiVersion": "autoscaling/v1", "kind": KIND, "namespace": "shop", "name": "web",
                 "uid": "t",
             });
-            let stand = Stand::new([
+            let bench = Bench::new([
                 ("propagationpolicies", policy_for(versions)),
                 ("resourcebindings", held),
                 (PLURAL, claimed(scaler())),
             ]);
-            refuse(&stand.api, "autoscaling/v1", 403);
-            let stand = detected(stand).await;
+            refuse(&bench.api, "autoscaling/v1", 403);
+            let bench = detected(bench).await;
             pass(120).await;
-            let bound = stand.api.binding(BINDING)["spec"]["resource"].clone();
+            let bound = bench.api.binding(BINDING)["spec"]["resource"].clone();
             assert_eq!(bound["apiVersion"], "autoscaling/v2", "{versions:?}");
         }
     }

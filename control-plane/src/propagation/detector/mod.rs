@@ -37,8 +37,8 @@ pub use controller::start;
 
 /// Starts the detector over a fleet that serves Deployments, and fills its caches.
 #[cfg(test)]
-async fn detect(stand: &mut crate::fleet::testing::Stand) {
-    stand.api.serve_deployments();
-    start(&stand.fleet, &mut stand.tasks);
-    stand.follow().await;
+async fn detect(bench: &mut crate::fleet::testing::Bench) {
+    bench.api.serve_deployments();
+    start(&bench.fleet, &mut bench.tasks);
+    bench.follow().await;
 }

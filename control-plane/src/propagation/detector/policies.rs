@@ -385,7 +385,7 @@ mod tests {
     use http::Method;
     use serde_json::json;
 
-    use crate::fleet::testing::{self, Stand, pass, refusal};
+    use crate::fleet::testing::{self, Bench, pass, refusal};
     use crate::propagation::detector::detect;
 
     #[tokio::test(start_paused = true)]
@@ -403,20 +403,20 @@ mod tests {
             },
             "spec": {"replicas": 2},
         });
-        let mut stand = Stand::new([
+        let mut bench = Bench::new([
             ("propagationpolicies", lazy.clone()),
             ("deployments", template),
         ]);
-        detect(&mut stand).await;
+        detect(&mut bench).await;
         pass(10).await;
-        let claimed = stand.api.deployment();
+        let claimed = bench.api.deployment();
         assert_eq!(claimed["metadata"]["labels"], labels, "it claims");
-        let bindings = &stand.fleet.bindings;
+        let bindings = &bench.fleet.bindings;
         assert!(bindings.iter().next().is_none(), "and waits for a change");
         let mut eager = lazy;
         eager["metadata"]["generation"] = json!(2);
         eager["spec"]["activationPreference"] = json!(null);
-        stand.api.put("propagationpolicies", eager);
+        bench.api.put("propagationpolicies", eager);
         pass(10).await;
         assert_eq!(bindings.iter().count(), 1, "it waits for nothing any more");
     }
@@ -455,13 +455,13 @@ mod tests {
     }
 
     /// Returns the id of the policy that claims the Deployment.
-    fn claimant(stand: &Stand) -> serde_json::Value {
-        stand.api.deployment()["metadata"]["labels"][ID].clone()
+    fn claimant(bench: &Bench) -> serde_json::Value {
+        bench.api.deployment()["metadata"]["labels"][ID].clone()
     }
 
     /// Returns the clusters that the binding of the Deployment may choose.
-    fn placed(stand: &Stand) -> serde_json::Value {
-        let bound = stand.binding("web-deployment").expect("it is bound");
+    fn placed(bench: &Bench) -> serde_json::Value {
+        let bound = bench.binding("web-deployment").expect("it is bound");
         json!(bound.spec)["placement"]["clusterAffinity"]["clusterNames"].clone()
     }
 
@@ -474,21 +474,21 @@ mod tests {
             lazy["spec"]["priority"] = json!(1);
             lazy
         };
-        let mut stand = Stand::new([
+        let mut bench = Bench::new([
             ("propagationpolicies", lazy(1, "web")),
             ("propagationpolicies", policy("second", 1, "web", "m2")),
             ("deployments", web()),
         ]);
-        detect(&mut stand).await;
+        detect(&mut bench).await;
         pass(10).await;
-        assert_eq!(claimant(&stand), "first", "it is claimed");
-        assert!(stand.binding("web-deployment").is_none(), "and waits");
-        stand
+        assert_eq!(claimant(&bench), "first", "it is claimed");
+        assert!(bench.binding("web-deployment").is_none(), "and waits");
+        bench
             .api
             .put("propagationpolicies", lazy(2, "something-else"));
         pass(10).await;
-        assert_eq!(claimant(&stand), "second");
-        assert_eq!(placed(&stand), json!(["m2"]));
+        assert_eq!(claimant(&bench), "second");
+        assert_eq!(placed(&bench), json!(["m2"]));
     }
 
     #[tokio::test(start_paused = true)]
@@ -496,24 +496,24 @@ mod tests {
         for selects in [true, false] {
             let mut former = policy("first", 1, "web", "m1");
             former["metadata"]["labels"][ID] = json!("given");
-            let mut stand = Stand::new([("propagationpolicies", former), ("deployments", web())]);
-            detect(&mut stand).await;
+            let mut bench = Bench::new([("propagationpolicies", former), ("deployments", web())]);
+            detect(&mut bench).await;
             pass(10).await;
-            assert_eq!(claimant(&stand), "given", "it is claimed");
+            assert_eq!(claimant(&bench), "given", "it is claimed");
             // Somebody replaces it by a manifest without the label.
             let app = if selects { "web" } else { "something-else" };
             let mut edited = policy("first", 2, app, "m1");
             edited["metadata"]["labels"] = json!({});
             edited["spec"]["suspension"] = json!({"dispatching": true});
-            stand.api.put("propagationpolicies", edited);
+            bench.api.put("propagationpolicies", edited);
             pass(10).await;
-            let bound = json!(stand.binding("web-deployment").expect("it stays").spec);
+            let bound = json!(bench.binding("web-deployment").expect("it stays").spec);
             let (expected, suspension) = if selects {
                 (json!("first"), json!({"dispatching": true}))
             } else {
                 (json!(null), json!(null))
             };
-            assert_eq!(claimant(&stand), expected, "selects: {selects}");
+            assert_eq!(claimant(&bench), expected, "selects: {selects}");
             assert_eq!(bound["suspension"], suspension, "selects: {selects}");
         }
     }
@@ -527,26 +527,26 @@ mod tests {
                 waiting["spec"]["priority"] = json!(1);
                 waiting
             };
-            let mut stand = Stand::new([
+            let mut bench = Bench::new([
                 ("propagationpolicies", waiting(1, "web")),
                 ("propagationpolicies", policy("second", 1, "web", "m2")),
                 ("deployments", web()),
             ]);
-            detect(&mut stand).await;
+            detect(&mut bench).await;
             let status = || {
-                let policy = stand.api.object("propagationpolicies", "shop", "first");
+                let policy = bench.api.object("propagationpolicies", "shop", "first");
                 policy.unwrap_or_default()["status"].clone()
             };
             pass(120).await;
-            assert!(stand.binding("web-deployment").is_none(), "it waits");
+            assert!(bench.binding("web-deployment").is_none(), "it waits");
             assert_eq!(status()["refused"], 1, "{}", status());
             let mut edited = waiting(2, if is_deleted { "web" } else { "something-else" });
             if is_deleted {
                 edited["metadata"]["deletionTimestamp"] = json!("2026-01-02T00:00:00Z");
             }
-            stand.api.put("propagationpolicies", edited);
+            bench.api.put("propagationpolicies", edited);
             pass(120).await;
-            assert_eq!(placed(&stand), json!(["m2"]), "deleted: {is_deleted}");
+            assert_eq!(placed(&bench), json!(["m2"]), "deleted: {is_deleted}");
             assert_ne!(status()["refused"], 1, "{}", status());
         }
     }
@@ -554,24 +554,24 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_template_that_is_edited_so_that_another_policy_selects_it_follows_that_one_at_once()
     {
-        let mut stand = Stand::new([
+        let mut bench = Bench::new([
             ("propagationpolicies", policy("first", 1, "web", "m1")),
             ("propagationpolicies", policy("second", 1, "api", "m2")),
             ("deployments", web()),
         ]);
-        detect(&mut stand).await;
+        detect(&mut bench).await;
         pass(10).await;
-        assert_eq!(claimant(&stand), "first");
-        let mut edited = stand.api.deployment();
+        assert_eq!(claimant(&bench), "first");
+        let mut edited = bench.api.deployment();
         edited["metadata"]["labels"]["app"] = json!("api");
         edited["metadata"]["generation"] = json!(2);
         edited["spec"]["replicas"] = json!(5);
-        stand.api.put("deployments", edited);
+        bench.api.put("deployments", edited);
         pass(10).await;
-        assert_eq!(claimant(&stand), "second");
-        let bound = stand.binding("web-deployment").expect("it is bound");
+        assert_eq!(claimant(&bench), "second");
+        let bound = bench.binding("web-deployment").expect("it is bound");
         assert_eq!(bound.spec.replicas, 5, "an edit is carried out");
-        assert_eq!(placed(&stand), json!(["m2"]));
+        assert_eq!(placed(&bench), json!(["m2"]));
     }
 
     #[tokio::test(start_paused = true)]
@@ -589,26 +589,26 @@ mod tests {
                 "placement": {"clusterAffinity": {"clusterNames": ["m2"]}},
             },
         });
-        let mut stand = Stand::new([
+        let mut bench = Bench::new([
             ("propagationpolicies", near(1, "web")),
             ("clusterpropagationpolicies", for_all),
             ("deployments", web()),
         ]);
-        detect(&mut stand).await;
+        detect(&mut bench).await;
         pass(10).await;
-        assert_eq!(placed(&stand), json!(["m1"]));
+        assert_eq!(placed(&bench), json!(["m1"]));
         // The watch of the policies breaks: what follows is seen of the template alone.
         let broken = refusal(500, "InternalError", "");
-        stand
+        bench
             .api
             .answer(Method::GET, "/propagationpolicies", 500, broken);
-        stand.api.lose("configmaps", "shop", "none");
+        bench.api.lose("configmaps", "shop", "none");
         pass(5).await;
-        stand.api.put("propagationpolicies", near(2, "api"));
-        let mut edited = stand.api.deployment();
+        bench.api.put("propagationpolicies", near(2, "api"));
+        let mut edited = bench.api.deployment();
         edited["metadata"]["labels"]["app"] = json!("api");
-        stand.api.put("deployments", edited);
+        bench.api.put("deployments", edited);
         pass(10).await;
-        assert_eq!(placed(&stand), json!(["m1"]), "its policy selects it");
+        assert_eq!(placed(&bench), json!(["m1"]), "its policy selects it");
     }
 }

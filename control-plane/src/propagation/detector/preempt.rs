@@ -108,7 +108,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::fleet::testing::{Stand, pass, refusal};
+    use crate::fleet::testing::{Bench, pass, refusal};
     use crate::propagation::detector::detect;
     use crate::settings::Settings;
 
@@ -214,13 +214,13 @@ mod tests {
             ),
             ("too low a priority", vec![&owner, &template], &weak, "web"),
         ] {
-            let mut stand = Stand::with(preempting(), first.into_iter().map(of));
-            detect(&mut stand).await;
+            let mut bench = Bench::with(preempting(), first.into_iter().map(of));
+            detect(&mut bench).await;
             pass(10).await;
             let (plural, object) = of(last);
-            stand.api.put(plural, object);
+            bench.api.put(plural, object);
             pass(10).await;
-            let labels = stand.api.deployment()["metadata"]["labels"].take();
+            let labels = bench.api.deployment()["metadata"]["labels"].take();
             let expected = json!({"propagationpolicy.karmada.io/permanent-id": owned});
             assert_eq!(labels, expected, "{what}");
         }
@@ -237,10 +237,10 @@ mod tests {
             ("propagationpolicies", rival),
             ("deployments", claimed("t", "web")),
         ];
-        let mut stand = Stand::with(preempting(), objects);
-        detect(&mut stand).await;
+        let mut bench = Bench::with(preempting(), objects);
+        detect(&mut bench).await;
         pass(60).await;
-        let labels = stand.api.deployment()["metadata"]["labels"].take();
+        let labels = bench.api.deployment()["metadata"]["labels"].take();
         let expected = json!({"propagationpolicy.karmada.io/permanent-id": "rival"});
         assert_eq!(labels, expected);
     }
@@ -253,18 +253,18 @@ mod tests {
             ("propagationpolicies", stored("rival", 1, 7, "Always")),
             ("deployments", template.clone()),
         ];
-        let mut stand = Stand::with(preempting(), objects);
+        let mut bench = Bench::with(preempting(), objects);
         let refused = refusal(403, "Forbidden", "web");
         let path = "/apis/apps/v1/namespaces/shop/deployments/web";
-        stand.api.answer(Method::PATCH, path, 403, refused);
-        detect(&mut stand).await;
+        bench.api.answer(Method::PATCH, path, 403, refused);
+        detect(&mut bench).await;
         pass(10).await;
-        let replicas = |stand: &Stand| stand.binding("web-deployment").map(|it| it.spec.replicas);
-        assert_eq!(replicas(&stand), Some(2), "the owner has it");
+        let replicas = |bench: &Bench| bench.binding("web-deployment").map(|it| it.spec.replicas);
+        assert_eq!(replicas(&bench), Some(2), "the owner has it");
         template["spec"]["replicas"] = json!(5);
         template["metadata"]["generation"] = json!(2);
-        stand.api.put("deployments", template);
+        bench.api.put("deployments", template);
         pass(10).await;
-        assert_eq!(replicas(&stand), Some(5), "an edit is carried out");
+        assert_eq!(replicas(&bench), Some(5), "an edit is carried out");
     }
 }

@@ -2,46 +2,46 @@
 
 use serde_json::{Value, json};
 
-use crate::fleet::testing::{self, FakeApi, Stand, cluster, deleting, pass, refusal};
+use crate::fleet::testing::{self, Bench, FakeApi, cluster, deleting, pass, refusal};
 
 /// Starts the controllers that make bindings and Works.
-async fn start(stand: &mut Stand) {
-    crate::propagation::detector::start(&stand.fleet, &mut stand.tasks);
-    crate::propagation::binding::start(&stand.fleet, &mut stand.tasks);
-    stand.follow().await;
+async fn start(bench: &mut Bench) {
+    crate::propagation::detector::start(&bench.fleet, &mut bench.tasks);
+    crate::propagation::binding::start(&bench.fleet, &mut bench.tasks);
+    bench.follow().await;
 }
 
 /// Has the API delete a binding.
-fn unbind(stand: &Stand, name: &str) {
-    stand.api.delete("resourcebindings", "shop", name);
+fn unbind(bench: &Bench, name: &str) {
+    bench.api.delete("resourcebindings", "shop", name);
 }
 
 /// Returns the clusters of the binding of the Deployment, which has been made again.
-fn made_again(stand: &Stand) -> Vec<String> {
-    let made = stand.binding("web-deployment").expect("made again");
+fn made_again(bench: &Bench) -> Vec<String> {
+    let made = bench.binding("web-deployment").expect("made again");
     let clusters = made.spec.clusters.iter();
     clusters.map(|it| it.name.clone()).collect()
 }
 
 /// Has cluster `m1` take nothing new.
-async fn cordon(stand: &Stand) {
+async fn cordon(bench: &Bench) {
     let mut cordoned = cluster("m1");
     cordoned["metadata"]["generation"] = json!(2);
     cordoned["spec"]["taints"] = json!([{"key": "cordoned", "effect": "NoSchedule"}]);
-    stand.api.put("clusters", cordoned);
+    bench.api.put("clusters", cordoned);
     pass(10).await;
 }
 
 /// Has a person delete the binding of the Deployment, the Work of which in `m1` the API does not
 /// delete for a moment, and lose patience: the finalizer is about to be taken off.
-async fn delete_in_vain(stand: &Stand, work: &str) {
+async fn delete_in_vain(bench: &Bench, work: &str) {
     let path = format!("/karmada-es-m1/works/{work}");
-    stand.api.cut(http::Method::DELETE, &path);
-    let bound = deleting(stand.api.binding("web-deployment"));
-    stand.api.put("resourcebindings", bound);
+    bench.api.cut(http::Method::DELETE, &path);
+    let bound = deleting(bench.api.binding("web-deployment"));
+    bench.api.put("resourcebindings", bound);
     pass(5).await;
-    stand.api.answer_truly();
-    stand.api.serve_deployments();
+    bench.api.answer_truly();
+    bench.api.serve_deployments();
 }
 
 /// Returns the policy `shop/web` with these words.
@@ -55,12 +55,12 @@ fn saying(words: &Value) -> Value {
 
 /// Returns a fleet in which a policy has placed the Deployment `shop/web` and the ConfigMap
 /// `shop/conf` that it needs in `m1`.
-async fn placed() -> Stand {
+async fn placed() -> Bench {
     placed_in(&["m1"]).await
 }
 
 /// Returns such a fleet with these clusters, in the last of which the two are.
-async fn placed_in(clusters: &[&str]) -> Stand {
+async fn placed_in(clusters: &[&str]) -> Bench {
     let policy = saying(&json!({
         "propagateDeps": true,
         "placement": {"spreadConstraints": [{
@@ -78,15 +78,15 @@ async fn placed_in(clusters: &[&str]) -> Stand {
         ("configmaps", needed),
     ];
     let members = clusters.iter().map(|it| ("clusters", cluster(it)));
-    let mut stand = Stand::new(members.chain(objects));
-    stand.api.serve_deployments();
-    stand.api.serve("/api/v1", "v1", "configmaps", "ConfigMap");
-    start(&mut stand).await;
+    let mut bench = Bench::new(members.chain(objects));
+    bench.api.serve_deployments();
+    bench.api.serve("/api/v1", "v1", "configmaps", "ConfigMap");
+    start(&mut bench).await;
     pass(30).await;
     let last = clusters.last().expect("a cluster");
     let targets = json!([{"name": last, "replicas": 2}]);
-    place(&stand, "web-deployment", targets).await;
-    stand
+    place(&bench, "web-deployment", targets).await;
+    bench
 }
 
 /// Returns an object of the namespace `shop` that policies place.
@@ -101,8 +101,8 @@ fn template_of(api_version: &str, kind: &str, name: &str) -> Value {
 }
 
 /// Returns the Works that were deleted.
-fn deleted(stand: &Stand) -> Vec<String> {
-    let writes = stand.api.writes().into_iter();
+fn deleted(bench: &Bench) -> Vec<String> {
+    let writes = bench.api.writes().into_iter();
     let deleted = writes.filter(|it| it.0 == http::Method::DELETE && it.1.contains("/works/"));
     deleted.map(|it| it.1).collect()
 }
@@ -114,14 +114,14 @@ async fn the_copies_of_a_template_stay_while_the_api_refuses_to_make_its_binding
         ("web-deployment", "/works/web-"),
         ("conf-configmap", "/works/"),
     ] {
-        let stand = placed().await;
-        assert_eq!(stand.fleet.works.len(), 2);
-        stand.api.forget();
-        refuse_bindings(&stand.api);
-        unbind(&stand, name);
+        let bench = placed().await;
+        assert_eq!(bench.fleet.works.len(), 2);
+        bench.api.forget();
+        refuse_bindings(&bench.api);
+        unbind(&bench, name);
         pass(120).await;
-        assert!(stand.binding(name).is_none());
-        let deleted = deleted(&stand).into_iter();
+        assert!(bench.binding(name).is_none());
+        let deleted = deleted(&bench).into_iter();
         let deleted = deleted.filter(|it| it.contains(works));
         assert_eq!(deleted.count(), 0, "{name}");
     }
@@ -129,45 +129,45 @@ async fn the_copies_of_a_template_stay_while_the_api_refuses_to_make_its_binding
 
 #[tokio::test(start_paused = true)]
 async fn what_a_workload_needs_stays_when_its_binding_is_deleted_and_made_again() {
-    let stand = placed().await;
-    let needed = stand.binding("conf-configmap").expect("attached");
+    let bench = placed().await;
+    let needed = bench.binding("conf-configmap").expect("attached");
     assert_eq!(needed.spec.required_by.len(), 1);
-    assert_eq!(stand.fleet.works.len(), 2);
-    stand.api.forget();
-    unbind(&stand, "web-deployment");
+    assert_eq!(bench.fleet.works.len(), 2);
+    bench.api.forget();
+    unbind(&bench, "web-deployment");
     pass(60).await;
-    assert!(stand.binding("web-deployment").is_some(), "made again");
-    assert_eq!(deleted(&stand), [""; 0]);
+    assert!(bench.binding("web-deployment").is_some(), "made again");
+    assert_eq!(deleted(&bench), [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_copies_of_a_template_stay_although_none_would_be_placed_there_now() {
-    let stand = placed().await;
-    assert_eq!(stand.fleet.works.len(), 2);
-    cordon(&stand).await;
-    stand.api.forget();
-    unbind(&stand, "web-deployment");
+    let bench = placed().await;
+    assert_eq!(bench.fleet.works.len(), 2);
+    cordon(&bench).await;
+    bench.api.forget();
+    unbind(&bench, "web-deployment");
     pass(60).await;
-    assert_eq!(made_again(&stand), ["m1"]);
-    assert_eq!(deleted(&stand), [""; 0]);
+    assert_eq!(made_again(&bench), ["m1"]);
+    assert_eq!(deleted(&bench), [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_binding_that_is_made_again_names_the_clusters_that_have_its_copies() {
-    let stand = placed_in(&["m1", "m2"]).await;
+    let bench = placed_in(&["m1", "m2"]).await;
     // The agent of the cluster that they were in before has removed them.
-    for work in stand.fleet.works.list_in("karmada-es-m1") {
+    for work in bench.fleet.works.list_in("karmada-es-m1") {
         let name = work.metadata.name.as_deref().unwrap_or_default();
-        stand.api.delete("works", "karmada-es-m1", name);
+        bench.api.delete("works", "karmada-es-m1", name);
         pass(30).await;
     }
-    assert_eq!(stand.fleet.works.list_in("karmada-es-m1").len(), 0);
-    assert_eq!(stand.fleet.works.list_in("karmada-es-m2").len(), 2);
-    stand.api.forget();
-    unbind(&stand, "web-deployment");
+    assert_eq!(bench.fleet.works.list_in("karmada-es-m1").len(), 0);
+    assert_eq!(bench.fleet.works.list_in("karmada-es-m2").len(), 2);
+    bench.api.forget();
+    unbind(&bench, "web-deployment");
     pass(60).await;
-    assert_eq!(made_again(&stand), ["m2"]);
-    assert_eq!(deleted(&stand), [""; 0]);
+    assert_eq!(made_again(&bench), ["m2"]);
+    assert_eq!(deleted(&bench), [""; 0]);
 }
 
 /// Returns a policy of the namespace `shop` that selects a kind, divides replicas where there are
@@ -183,26 +183,26 @@ fn policy(api_version: &str, kind: &str) -> Value {
 }
 
 /// Has the API keep a binding with these clusters as its scheduler would.
-async fn place(stand: &Stand, name: &str, clusters: Value) {
+async fn place(bench: &Bench, name: &str, clusters: Value) {
     let named = ("resourcebindings", "shop", name);
-    let mut bound = stand.api.object(named.0, named.1, named.2).expect("bound");
+    let mut bound = bench.api.object(named.0, named.1, named.2).expect("bound");
     bound["spec"]["clusters"] = clusters;
     bound["metadata"]["generation"] = json!(7);
-    stand.api.put(named.0, bound);
+    bench.api.put(named.0, bound);
     pass(30).await;
 }
 
 /// Returns a process that starts over the objects of another one. `edit` changes its API before.
-async fn restarted(before: &Stand, plurals: &[&str], edit: impl Fn(&FakeApi)) -> Stand {
+async fn restarted(before: &Bench, plurals: &[&str], edit: impl Fn(&FakeApi)) -> Bench {
     let objects = plurals
         .iter()
         .flat_map(|plural| before.api.all(plural).into_iter().map(|it| (*plural, it)));
-    let mut stand = Stand::new(objects);
-    stand.api.serve_deployments();
-    stand.api.serve("/api/v1", "v1", "configmaps", "ConfigMap");
-    edit(&stand.api);
-    start(&mut stand).await;
-    stand
+    let mut bench = Bench::new(objects);
+    bench.api.serve_deployments();
+    bench.api.serve("/api/v1", "v1", "configmaps", "ConfigMap");
+    edit(&bench.api);
+    start(&mut bench).await;
+    bench
 }
 
 const ALL: [&str; 6] = [
@@ -226,22 +226,22 @@ async fn the_copies_stay_of_a_template_whose_binding_has_another_name_than_the_t
         let version = "rbac.authorization.k8s.io/v1";
         let mut template = template_of(version, "Role", name);
         template["rules"] = json!([]);
-        let mut stand = Stand::new([
+        let mut bench = Bench::new([
             ("clusters", cluster("m1")),
             ("propagationpolicies", policy(version, "Role")),
             ("roles", template),
         ]);
         let path = format!("/apis/{version}");
-        stand.api.serve(&path, version, "roles", "Role");
-        start(&mut stand).await;
+        bench.api.serve(&path, version, "roles", "Role");
+        start(&mut bench).await;
         pass(30).await;
         let binding = muster_shared::names::binding("Role", name);
-        place(&stand, &binding, json!([{"name": "m1"}])).await;
-        assert_eq!(stand.fleet.works.len(), 1);
-        refuse_bindings(&stand.api);
-        unbind(&stand, &binding);
+        place(&bench, &binding, json!([{"name": "m1"}])).await;
+        assert_eq!(bench.fleet.works.len(), 1);
+        refuse_bindings(&bench.api);
+        unbind(&bench, &binding);
         pass(60).await;
-        assert_eq!(deleted(&stand), [""; 0], "{name}");
+        assert_eq!(deleted(&bench), [""; 0], "{name}");
     }
 }
 
@@ -249,14 +249,14 @@ async fn the_copies_stay_of_a_template_whose_binding_has_another_name_than_the_t
 async fn the_copies_stay_of_a_template_whose_kind_cannot_be_listed_by_a_process_that_starts() {
     let before = placed().await;
     unbind(&before, "web-deployment");
-    let stand = restarted(&before, &ALL, |api| {
+    let bench = restarted(&before, &ALL, |api| {
         api.delete("resourcebindings", "shop", "web-deployment");
         let busy = refusal(503, "ServiceUnavailable", "");
         api.answer(http::Method::GET, "/apis/apps/v1", 503, busy);
     })
     .await;
     pass(120).await;
-    assert_eq!(deleted(&stand), [""; 0]);
+    assert_eq!(deleted(&bench), [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -271,7 +271,7 @@ async fn what_a_workload_needs_stays_while_a_process_that_starts_cannot_find_out
     ] {
         let before = placed().await;
         assert_eq!(before.fleet.works.len(), 2);
-        let stand = restarted(&before, &ALL, |api| {
+        let bench = restarted(&before, &ALL, |api| {
             api.delete("resourcebindings", "shop", "conf-configmap");
             refuse_bindings(api);
             let busy = refusal(503, "ServiceUnavailable", "");
@@ -283,35 +283,35 @@ async fn what_a_workload_needs_stays_while_a_process_that_starts_cannot_find_out
         })
         .await;
         pass(120).await;
-        assert_eq!(deleted(&stand), [""; 0], "{what}");
+        assert_eq!(deleted(&bench), [""; 0], "{what}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_template_that_is_made_again_is_placed_anew_although_its_former_works_are_still_shown() {
-    let stand = placed_in(&["m2", "m1"]).await;
-    cordon(&stand).await;
-    let template = stand.api.deployment();
+    let bench = placed_in(&["m2", "m1"]).await;
+    cordon(&bench).await;
+    let template = bench.api.deployment();
     // The cache is behind: the API has taken the deletion.
-    for work in stand.api.all("works") {
+    for work in bench.api.all("works") {
         let name = work["metadata"]["name"].as_str().unwrap().to_owned();
         let path = format!("/works/{name}");
-        stand.api.answer(http::Method::DELETE, &path, 200, work);
+        bench.api.answer(http::Method::DELETE, &path, 200, work);
         let gone = refusal(404, "NotFound", &name);
-        stand.api.answer(http::Method::GET, &path, 404, gone);
+        bench.api.answer(http::Method::GET, &path, 404, gone);
     }
     let mut again = template.clone();
     again["metadata"]["uid"] = json!("t2");
-    stand.api.delete("deployments", "shop", "web");
-    let bound = deleting(stand.api.binding("web-deployment"));
-    stand.api.put("resourcebindings", bound);
+    bench.api.delete("deployments", "shop", "web");
+    let bound = deleting(bench.api.binding("web-deployment"));
+    bench.api.put("resourcebindings", bound);
     pass(1).await;
-    assert!(stand.binding("web-deployment").is_none(), "it is gone");
+    assert!(bench.binding("web-deployment").is_none(), "it is gone");
     again["metadata"]["labels"] = Value::Null;
     again["metadata"]["annotations"] = Value::Null;
-    stand.api.put("deployments", again);
+    bench.api.put("deployments", again);
     pass(5).await;
-    assert_eq!(made_again(&stand), ["m2"]);
+    assert_eq!(made_again(&bench), ["m2"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -319,22 +319,22 @@ async fn a_binding_that_is_made_again_gives_each_cluster_what_it_has_whatever_th
     let pod = json!({"spec": {"containers": []}});
     let mut template = template_of("batch/v1", "Job", "web");
     template["spec"] = json!({"parallelism": 4, "completions": 4, "template": pod});
-    let mut stand = Stand::new([
+    let mut bench = Bench::new([
         ("clusters", cluster("m1")),
         ("clusters", cluster("m2")),
         ("propagationpolicies", policy("batch/v1", "Job")),
         ("jobs", template),
     ]);
-    stand.api.serve("/apis/batch/v1", "batch/v1", "jobs", "Job");
-    start(&mut stand).await;
+    bench.api.serve("/apis/batch/v1", "batch/v1", "jobs", "Job");
+    start(&mut bench).await;
     pass(30).await;
     let shares = json!([{"name": "m1", "replicas": 3}, {"name": "m2", "replicas": 1}]);
-    place(&stand, "web-job", shares).await;
-    assert_eq!(stand.fleet.works.len(), 2);
-    stand.api.forget();
-    unbind(&stand, "web-job");
+    place(&bench, "web-job", shares).await;
+    assert_eq!(bench.fleet.works.len(), 2);
+    bench.api.forget();
+    unbind(&bench, "web-job");
     pass(60).await;
-    let made = stand.binding("web-job").expect("made again");
+    let made = bench.binding("web-job").expect("made again");
     let shares: Vec<_> = made
         .spec
         .clusters
@@ -343,7 +343,7 @@ async fn a_binding_that_is_made_again_gives_each_cluster_what_it_has_whatever_th
         .collect();
     let asked = |cluster: &str| {
         let namespace = muster_shared::names::execution_namespace(cluster);
-        let works = stand.api.all("works").into_iter();
+        let works = bench.api.all("works").into_iter();
         let mut works = works.filter(|it| it["metadata"]["namespace"] == json!(namespace));
         works
             .next()
@@ -356,7 +356,7 @@ async fn a_binding_that_is_made_again_gives_each_cluster_what_it_has_whatever_th
 #[tokio::test(start_paused = true)]
 async fn a_lost_binding_of_a_lazy_policy_is_made_again_by_a_process_that_starts() {
     let before = placed().await;
-    let stand = restarted(&before, &ALL, |api| {
+    let bench = restarted(&before, &ALL, |api| {
         api.delete("resourcebindings", "shop", "web-deployment");
         let mut lazy = api.object("propagationpolicies", "shop", "web").unwrap();
         lazy["spec"]["activationPreference"] = json!("Lazy");
@@ -365,8 +365,8 @@ async fn a_lost_binding_of_a_lazy_policy_is_made_again_by_a_process_that_starts(
     })
     .await;
     pass(120).await;
-    assert_eq!(deleted(&stand), [""; 0]);
-    assert_eq!(made_again(&stand), ["m1"]);
+    assert_eq!(deleted(&bench), [""; 0]);
+    assert_eq!(made_again(&bench), ["m1"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -380,34 +380,34 @@ async fn a_cluster_leaves_although_the_deletion_of_a_work_there_failed_and_its_b
         leaving["metadata"]["finalizers"] = json!(["karmada.io/cluster-controller"]);
         let namespace =
             json!({"metadata": {"name": "karmada-es-m1", "finalizers": ["kubernetes"]}});
-        let mut stand = Stand::new([
+        let mut bench = Bench::new([
             ("clusters", leaving.clone()),
             ("namespaces", namespace),
             ("propagationpolicies", policy("apps/v1", "Deployment")),
             ("deployments", template),
         ]);
-        stand.api.serve_deployments();
-        crate::clusters::cluster::start(&stand.fleet, &mut stand.tasks);
-        start(&mut stand).await;
+        bench.api.serve_deployments();
+        crate::clusters::cluster::start(&bench.fleet, &mut bench.tasks);
+        start(&mut bench).await;
         pass(30).await;
         let targets = json!([{"name": "m1", "replicas": 2}]);
-        place(&stand, "web-deployment", targets).await;
+        place(&bench, "web-deployment", targets).await;
         let name = muster_shared::names::work("Deployment", "web", "shop");
-        let work = || stand.api.object("works", "karmada-es-m1", &name);
+        let work = || bench.api.object("works", "karmada-es-m1", &name);
         assert!(work().is_some());
         if fails {
-            delete_in_vain(&stand, &name).await;
+            delete_in_vain(&bench, &name).await;
         }
         // A webhook keeps it from being made again.
-        refuse_bindings(&stand.api);
-        unbind(&stand, "web-deployment");
+        refuse_bindings(&bench.api);
+        unbind(&bench, "web-deployment");
         pass(60).await;
         assert!(work().is_some(), "{fails}: a policy claims its template");
-        stand.api.forget();
-        stand.api.put("clusters", deleting(leaving));
+        bench.api.forget();
+        bench.api.put("clusters", deleting(leaving));
         pass(60 * 60).await;
         let stays = work().is_some_and(|it| it["metadata"]["deletionTimestamp"].is_null());
-        let reported = stand.api.reported().await;
+        let reported = bench.api.reported().await;
         let reported = reported.iter().any(|it| it.0 == "m1");
         assert!(
             !stays || reported,
@@ -440,14 +440,14 @@ async fn the_works_of_a_lost_binding_go_or_somebody_is_reported_although_nobody_
         other["spec"]["propagateDeps"] = json!(true);
         let other = (!kind.is_empty()).then_some(("resourcebindings", other));
         let objects = [("clusters", cluster("m1")), ("works", work())];
-        let mut stand = Stand::new(objects.into_iter().chain(other));
-        stand.api.serve_deployments();
-        stand.api.serve("/api/v1", "v1", "configmaps", "ConfigMap");
-        start(&mut stand).await;
+        let mut bench = Bench::new(objects.into_iter().chain(other));
+        bench.api.serve_deployments();
+        bench.api.serve("/api/v1", "v1", "configmaps", "ConfigMap");
+        start(&mut bench).await;
         let mut is_silent = true;
         for _ in 0..24 {
             pass(60 * 60).await;
-            is_silent = deleted(&stand).is_empty() && stand.api.reported().await.is_empty();
+            is_silent = deleted(&bench).is_empty() && bench.api.reported().await.is_empty();
             if !is_silent {
                 break;
             }
@@ -460,20 +460,20 @@ async fn the_works_of_a_lost_binding_go_or_somebody_is_reported_although_nobody_
 async fn a_binding_that_is_made_again_names_the_cluster_of_a_copy_whose_deletion_failed() {
     for fails in [false, true] {
         // The last cluster has the copies, and takes nothing new.
-        let stand = placed_in(&["m2", "m1"]).await;
-        cordon(&stand).await;
+        let bench = placed_in(&["m2", "m1"]).await;
+        cordon(&bench).await;
         let name = muster_shared::names::work("Deployment", "web", "shop");
         if fails {
-            delete_in_vain(&stand, &name).await;
+            delete_in_vain(&bench, &name).await;
             // It answers slowly still.
             let slow = std::time::Duration::from_secs(2);
             let path = format!("/works/{name}");
-            stand.api.delay(http::Method::GET, &path, slow);
+            bench.api.delay(http::Method::GET, &path, slow);
         }
-        unbind(&stand, "web-deployment");
+        unbind(&bench, "web-deployment");
         pass(5 * 60).await;
-        let clusters = made_again(&stand);
-        let work = stand.api.object("works", "karmada-es-m1", &name);
+        let clusters = made_again(&bench);
+        let work = bench.api.object("works", "karmada-es-m1", &name);
         let is_there = work.is_some_and(|it| it["metadata"]["deletionTimestamp"].is_null());
         assert_eq!(
             (clusters, is_there),

@@ -145,7 +145,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::fleet::testing::Stand;
+    use crate::fleet::testing::Bench;
     use crate::scheduler::tests::fixtures::{
         cluster, config_map, decoded, deployment, dynamic, placed,
     };
@@ -229,8 +229,8 @@ mod tests {
             let binding = json!({"metadata": metadata, "spec": spec});
             ("resourcebindings", binding)
         });
-        let stand = Stand::followed(named).await;
-        let bindings = &stand.fleet.bindings;
+        let bench = Bench::followed(named).await;
+        let bindings = &bench.fleet.bindings;
         let (m1, m2) = (decoded(&cluster("m1", 10)), decoded(&cluster("m2", 10)));
         let effects = [&m1, &m2].into_iter().flat_map(|it| {
             [

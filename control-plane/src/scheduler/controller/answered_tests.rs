@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::start;
 use crate::fleet::budget::pace::Pace;
-use crate::fleet::testing::{Stand, binding, cluster, pass, refusal};
+use crate::fleet::testing::{Bench, binding, cluster, pass, refusal};
 
 /// Returns a cluster with so many cores.
 fn of_size(name: &str, cores: u32) -> Value {
@@ -26,7 +26,7 @@ async fn a_request_is_answered_once_although_the_answer_could_not_be_reported() 
     let requested = "2024-01-02T00:00:00Z";
     spec["rescheduleTriggeredAt"] = json!(requested);
     asked["status"] = json!({"lastScheduledTime": "2024-01-01T00:00:00Z"});
-    let mut stand = Stand::new([
+    let mut bench = Bench::new([
         ("clusters", of_size("m1", 4)),
         ("clusters", of_size("m2", 40)),
         ("clusters", of_size("m3", 4)),
@@ -34,19 +34,19 @@ async fn a_request_is_answered_once_although_the_answer_could_not_be_reported() 
     ]);
     let status = "/web-deployment/status";
     let refusal = refusal(500, "InternalError", "web-deployment");
-    stand.api.answer(Method::PATCH, status, 500, refusal);
-    let pace = Pace::of(&stand.fleet.settings);
-    start(&stand.fleet, pace.clone(), &mut stand.tasks);
-    stand.follow().await;
+    bench.api.answer(Method::PATCH, status, 500, refusal);
+    let pace = Pace::of(&bench.fleet.settings);
+    start(&bench.fleet, pace.clone(), &mut bench.tasks);
+    bench.follow().await;
     pace.begin(Instant::now());
     pass(60).await;
-    let stored = || stand.api.binding("web-deployment");
+    let stored = || bench.api.binding("web-deployment");
     let placed = || stored()["spec"]["clusters"][0]["name"].clone();
     assert_eq!(placed(), "m2", "it has most room");
-    stand.api.put("clusters", of_size("m3", 90));
+    bench.api.put("clusters", of_size("m3", 90));
     pass(600).await;
     assert_eq!(placed(), "m2", "nobody asked again");
-    stand.api.answer_truly();
+    bench.api.answer_truly();
     pass(600).await;
     let scheduled = stored()["status"]["lastScheduledTime"].clone();
     assert!(scheduled.as_str() >= Some(requested), "{scheduled}");
@@ -54,7 +54,7 @@ async fn a_request_is_answered_once_although_the_answer_could_not_be_reported() 
     let mut again = stored();
     again["spec"]["rescheduleTriggeredAt"] = json!("2099-01-01T00:00:00Z");
     again["metadata"]["generation"] = json!(9);
-    stand.api.put("resourcebindings", again);
+    bench.api.put("resourcebindings", again);
     pass(60).await;
     assert_eq!(placed(), "m3");
 }
@@ -75,12 +75,12 @@ async fn a_request_is_answered_although_its_job_completed_before_the_answer_was_
         "schedulerObservedGeneration": 2, "lastScheduledTime": "2024-01-01T00:00:00Z",
         "aggregatedStatus": [{"clusterName": "m2", "status": done}],
     });
-    let mut stand = Stand::new([("clusters", cluster("m2")), ("resourcebindings", moved)]);
-    let pace = Pace::of(&stand.fleet.settings);
-    start(&stand.fleet, pace, &mut stand.tasks);
-    stand.follow().await;
+    let mut bench = Bench::new([("clusters", cluster("m2")), ("resourcebindings", moved)]);
+    let pace = Pace::of(&bench.fleet.settings);
+    start(&bench.fleet, pace, &mut bench.tasks);
+    bench.follow().await;
     pass(60).await;
-    let status = stand.api.binding("web-deployment")["status"].clone();
+    let status = bench.api.binding("web-deployment")["status"].clone();
     assert_eq!(status["schedulerObservedGeneration"], 3);
     assert_eq!(status["lastScheduledTime"], requested);
 }

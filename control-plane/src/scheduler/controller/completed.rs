@@ -93,7 +93,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_divided_job_has_not_completed_while_a_part_of_it_runs_nowhere() {
-        use crate::fleet::testing::{Stand, binding, cluster, pass, work};
+        use crate::fleet::testing::{Bench, binding, cluster, pass, work};
 
         let job = |completions: u64| {
             json!({
@@ -116,26 +116,26 @@ mod tests {
             bound["status"] = json!({"aggregatedStatus": [{"clusterName": "m2", "status": done}]});
             let mut made = work("m2", "Healthy");
             made["spec"] = json!({"workload": {"manifests": [job(share)]}});
-            let mut stand = Stand::new([
+            let mut bench = Bench::new([
                 ("clusters", cluster("m2")),
                 ("clusters", cluster("m3")),
                 ("jobs", job(40)),
                 ("resourcebindings", bound),
                 ("works", made),
             ]);
-            stand.api.serve("/apis/batch/v1", "batch/v1", "jobs", "Job");
-            stand.fleet.follow_templates();
-            stand.follow().await;
+            bench.api.serve("/apis/batch/v1", "batch/v1", "jobs", "Job");
+            bench.fleet.follow_templates();
+            bench.follow().await;
             pass(5).await;
-            let bound = stand.binding("web-deployment").unwrap();
-            let found = has_completed_everywhere(&stand.fleet, &bound);
+            let bound = bench.binding("web-deployment").unwrap();
+            let found = has_completed_everywhere(&bench.fleet, &bound);
             assert_eq!(found, Some(expected), "{share} of 40");
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_bare_pod_that_has_succeeded_stays_so_when_its_cluster_has_left_the_fleet() {
-        use crate::fleet::testing::{Stand, binding, cluster, pass};
+        use crate::fleet::testing::{Bench, binding, cluster, pass};
 
         for (policy, expected) in [("Never", true), ("OnFailure", true), ("Always", false)] {
             let pod = json!({
@@ -151,17 +151,17 @@ mod tests {
             bound["spec"]["resource"]["uid"] = json!("t");
             bound["spec"]["clusters"] = json!([]);
             bound["status"] = json!({"lastScheduledTime": "2026-01-01T00:00:00Z"});
-            let mut stand = Stand::new([
+            let mut bench = Bench::new([
                 ("clusters", cluster("m2")),
                 ("pods", pod),
                 ("resourcebindings", bound),
             ]);
-            stand.api.serve("/api/v1", "v1", "pods", "Pod");
-            stand.fleet.follow_templates();
-            stand.follow().await;
+            bench.api.serve("/api/v1", "v1", "pods", "Pod");
+            bench.fleet.follow_templates();
+            bench.follow().await;
             pass(5).await;
-            let bound = stand.binding("web-deployment").unwrap();
-            let found = has_completed_everywhere(&stand.fleet, &bound);
+            let bound = bench.binding("web-deployment").unwrap();
+            let found = has_completed_everywhere(&bench.fleet, &bound);
             assert_eq!(found, Some(expected), "{policy}");
         }
     }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::start;
 use crate::fleet::budget::pace::Pace;
-use crate::fleet::testing::{Stand, binding, cluster, only_condition, pass};
+use crate::fleet::testing::{Bench, binding, cluster, only_condition, pass};
 
 /// Returns the workload in `m1`, which waits there for its data or runs.
 fn workload(waits: bool) -> Value {
@@ -38,20 +38,20 @@ fn data(clusters: &[&str]) -> Value {
 }
 
 /// Starts the scheduler over a fleet with `m2` and these bindings.
-async fn started(m1: Value, bindings: impl IntoIterator<Item = Value>) -> Stand {
+async fn started(m1: Value, bindings: impl IntoIterator<Item = Value>) -> Bench {
     let clusters = [m1, cluster("m2")].map(|it| ("clusters", it));
     let bindings = bindings.into_iter().map(|it| ("resourcebindings", it));
-    let mut stand = Stand::new(clusters.into_iter().chain(bindings));
-    let pace = Pace::of(&stand.fleet.settings);
-    start(&stand.fleet, pace, &mut stand.tasks);
-    stand.follow().await;
+    let mut bench = Bench::new(clusters.into_iter().chain(bindings));
+    let pace = Pace::of(&bench.fleet.settings);
+    start(&bench.fleet, pace, &mut bench.tasks);
+    bench.follow().await;
     pass(10).await;
-    stand
+    bench
 }
 
 /// Returns the workload as the API has it.
-fn stored(stand: &Stand) -> Value {
-    stand.api.binding("web-deployment")
+fn stored(bench: &Bench) -> Value {
+    bench.api.binding("web-deployment")
 }
 
 #[tokio::test(start_paused = true)]
@@ -70,19 +70,19 @@ async fn a_workload_that_was_placed_before_its_data_goes_where_that_is() {
             }
             workload
         };
-        let stand = started(cluster("m1"), [of(waits_first)]).await;
-        let placed = || stored(&stand)["spec"]["clusters"][0]["name"].clone();
+        let bench = started(cluster("m1"), [of(waits_first)]).await;
+        let placed = || stored(&bench)["spec"]["clusters"][0]["name"].clone();
         assert_eq!(placed(), "m1");
-        stand.api.put("resourcebindings", data(&[]));
+        bench.api.put("resourcebindings", data(&[]));
         pass(1).await;
         assert_eq!(placed(), "m1", "no cluster has the data");
-        stand.api.put("resourcebindings", data(&["m2"]));
+        bench.api.put("resourcebindings", data(&["m2"]));
         pass(1).await;
         if !waits_first {
             assert_eq!(placed(), "m1", "it runs");
-            let mut stored = stored(&stand);
+            let mut stored = stored(&bench);
             stored["status"]["conditions"] = of(true)["status"]["conditions"].clone();
-            stand.api.put("resourcebindings", stored);
+            bench.api.put("resourcebindings", stored);
             pass(1).await;
         }
         assert_eq!(placed(), "m2", "{is_divided} {waits_first}");
@@ -92,10 +92,10 @@ async fn a_workload_that_was_placed_before_its_data_goes_where_that_is() {
 /// Lets the workload, which waits in `m1`, be reconciled once its data is in `m2`, and returns what
 /// the API has of it then.
 async fn after_the_move(workload: Value, m1: Value) -> Value {
-    let stand = started(m1, [workload]).await;
-    stand.api.put("resourcebindings", data(&["m2"]));
+    let bench = started(m1, [workload]).await;
+    bench.api.put("resourcebindings", data(&["m2"]));
     pass(60).await;
-    stored(&stand)
+    stored(&bench)
 }
 
 #[tokio::test(start_paused = true)]
@@ -136,14 +136,14 @@ async fn a_copy_that_runs_follows_its_number_although_another_target_waits_for_i
     both["metadata"]["annotations"] = json!({APPLIED_PLACEMENT: placement});
     // The workload runs in m1, where its data is; that is not placed in m2 yet.
     both["status"]["aggregatedStatus"] = json!([{"clusterName": "m1", "applied": true}]);
-    let stand = started(cluster("m1"), [both, data(&["m1"])]).await;
+    let bench = started(cluster("m1"), [both, data(&["m1"])]).await;
     // A person doubles the number of replicas.
-    let mut edited = stored(&stand);
+    let mut edited = stored(&bench);
     edited["spec"]["replicas"] = json!(4);
     edited["metadata"]["generation"] = json!(2);
-    stand.api.put("resourcebindings", edited);
+    bench.api.put("resourcebindings", edited);
     pass(60).await;
-    let clusters = stored(&stand)["spec"]["clusters"].clone();
+    let clusters = stored(&bench)["spec"]["clusters"].clone();
     let in_m1 = clusters
         .as_array()
         .unwrap()
@@ -153,6 +153,6 @@ async fn a_copy_that_runs_follows_its_number_although_another_target_waits_for_i
         in_m1.unwrap()["replicas"],
         4,
         "{:?}",
-        stored(&stand)["status"]["conditions"]
+        stored(&bench)["status"]["conditions"]
     );
 }

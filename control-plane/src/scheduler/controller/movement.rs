@@ -437,7 +437,7 @@ mod tests {
 
     use super::super::CHECK_AGAIN;
     use super::*;
-    use crate::fleet::testing as stand;
+    use crate::fleet::testing as bench;
     use crate::scheduler::core::Options;
     use crate::scheduler::core::outcome::{pass, stay};
     use crate::scheduler::core::record::record;
@@ -446,20 +446,20 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_waits_for_a_pause_of_the_cluster_that_keeps_its_copy_is_not_reconciled_meanwhile()
     {
-        let mut paused = stand::cluster("m1");
+        let mut paused = bench::cluster("m1");
         paused["metadata"]["annotations"] = json!({"failover.muster.io/paused": "x"});
-        let mut kept = stand::binding();
+        let mut kept = bench::binding();
         kept["spec"]["clusters"] = json!([]);
         kept["spec"]["placement"]["clusterAffinity"]["clusterNames"] = json!(["m2"]);
         kept["spec"]["gracefulEvictionTasks"] = json!([{
             "fromCluster": "m1", "reason": "NoClusterFit", "producer": "p",
         }]);
-        let clusters = [paused, stand::cluster("m2")].map(|it| ("clusters", it));
+        let clusters = [paused, bench::cluster("m2")].map(|it| ("clusters", it));
         let objects = clusters.into_iter().chain([("resourcebindings", kept)]);
-        let stand = stand::Stand::followed(objects).await;
-        let fleet = &stand.fleet;
+        let bench = bench::Bench::followed(objects).await;
+        let fleet = &bench.fleet;
         let scheduler = Scheduler::new(fleet, Pace::of(&fleet.settings));
-        let key = BindingKey::of(stand.binding("web-deployment").unwrap().as_ref());
+        let key = BindingKey::of(bench.binding("web-deployment").unwrap().as_ref());
         scheduler.handle(fleet, key.clone()).await.unwrap();
         assert!(scheduler.movement.wait(&key).is_paused);
         assert_eq!(scheduler.queue.len(), 0);
@@ -467,17 +467,17 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_pause_that_ended_during_the_decision_is_not_waited_for_because_another_one_lasts() {
-        let mut leaving = stand::deleting(stand::cluster("m1"));
+        let mut leaving = bench::deleting(bench::cluster("m1"));
         leaving["metadata"]["annotations"] = json!({"failover.muster.io/paused": "x"});
-        let mut binding = stand::binding();
+        let mut binding = bench::binding();
         binding["spec"]["clusters"] =
             json!([{"name": "m1", "replicas": 2}, {"name": "m2", "replicas": 2}]);
-        let clusters = [leaving, stand::cluster("m2")].map(|it| ("clusters", it));
+        let clusters = [leaving, bench::cluster("m2")].map(|it| ("clusters", it));
         let objects = clusters.into_iter().chain([("resourcebindings", binding)]);
-        let stand = stand::Stand::followed(objects).await;
-        let fleet = &stand.fleet;
+        let bench = bench::Bench::followed(objects).await;
+        let fleet = &bench.fleet;
         let scheduler = Scheduler::new(fleet, Pace::of(&fleet.settings));
-        let binding = stand.binding("web-deployment").unwrap();
+        let binding = bench.binding("web-deployment").unwrap();
         let (key, now) = (BindingKey::of(binding.as_ref()), fleet.clock.now());
         let snapshot = snapshot(&[cluster("m2", 10)]);
         let outcome = stay(&Subject::of(binding.as_ref()), &snapshot, now);
@@ -493,19 +493,19 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_move_that_the_rate_holds_up_is_tried_again_since_it_may_become_needless() {
-        let mut left = stand::cluster("m1");
+        let mut left = bench::cluster("m1");
         left["spec"]["taints"] = json!([{"key": "x", "effect": "NoExecute"}]);
-        let mut asked = stand::binding();
+        let mut asked = bench::binding();
         asked["spec"]["rescheduleTriggeredAt"] = json!("2024-01-02T00:00:00Z");
         asked["status"] = json!({"lastScheduledTime": "2024-01-01T00:00:00Z"});
-        let clusters = [left, stand::cluster("m2")].map(|it| ("clusters", it));
+        let clusters = [left, bench::cluster("m2")].map(|it| ("clusters", it));
         let objects = clusters.into_iter().chain([("resourcebindings", asked)]);
-        let stand = stand::Stand::followed(objects).await;
-        let fleet = &stand.fleet;
+        let bench = bench::Bench::followed(objects).await;
+        let fleet = &bench.fleet;
         let pace = Pace::of(&fleet.settings);
         pace.put("m1", true, Instant::now());
         let scheduler = Scheduler::new(fleet, pace);
-        let key = BindingKey::of(stand.binding("web-deployment").unwrap().as_ref());
+        let key = BindingKey::of(bench.binding("web-deployment").unwrap().as_ref());
         let next = scheduler.handle(fleet, key.clone()).await.unwrap();
         let reported = scheduler
             .movement
@@ -517,10 +517,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn clusters_that_return_while_the_budget_refuses_a_move_wake_it() {
-        let objects = [("resourcebindings", stand::binding())];
-        let stand = stand::Stand::followed(objects).await;
-        let fleet = &stand.fleet;
-        let binding = stand.binding("web-deployment").unwrap();
+        let objects = [("resourcebindings", bench::binding())];
+        let bench = bench::Bench::followed(objects).await;
+        let fleet = &bench.fleet;
+        let binding = bench.binding("web-deployment").unwrap();
         let (key, now) = (BindingKey::of(binding.as_ref()), fleet.clock.now());
         let outcome = stay(&Subject::of(binding.as_ref()), &snapshot(&[]), now);
         for (has_failed, is_woken) in [(true, false), (false, true)] {
@@ -542,7 +542,7 @@ mod tests {
         edit: impl Fn(&mut serde_json::Value),
         is_stopped: bool,
     ) -> String {
-        let mut kept = stand::binding();
+        let mut kept = bench::binding();
         kept["spec"]["clusters"] = json!([]);
         edit(&mut kept);
         kept["spec"]["gracefulEvictionTasks"] = json!([{
@@ -552,26 +552,26 @@ mod tests {
             "type": "Scheduled", "status": "False", "reason": "NoClusterFit", "message": "m",
             "lastTransitionTime": "2024-01-01T00:00:00Z",
         }]});
-        let clusters = [m1, stand::cluster("m2")].map(|it| ("clusters", it));
+        let clusters = [m1, bench::cluster("m2")].map(|it| ("clusters", it));
         let objects = clusters.into_iter().chain([("resourcebindings", kept)]);
-        let stand = stand::Stand::followed(objects).await;
-        let fleet = &stand.fleet;
+        let bench = bench::Bench::followed(objects).await;
+        let fleet = &bench.fleet;
         let pace = Pace::of(&fleet.settings);
         for n in 0..3 {
             pace.put(&format!("c{n}"), is_stopped, tokio::time::Instant::now());
         }
         let scheduler = Scheduler::new(fleet, pace);
-        let key = BindingKey::of(stand.binding("web-deployment").unwrap().as_ref());
+        let key = BindingKey::of(bench.binding("web-deployment").unwrap().as_ref());
         scheduler.handle(fleet, key).await.unwrap();
-        stand.api.binding("web-deployment")["spec"]["clusters"].to_string()
+        bench.api.binding("web-deployment")["spec"]["clusters"].to_string()
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_workload_that_is_placed_where_its_copy_is_kept_does_not_move() {
-        let mut paused = stand::cluster("m1");
+        let mut paused = bench::cluster("m1");
         paused["metadata"]["annotations"] = json!({"failover.muster.io/paused": "x"});
-        let leaving = stand::deleting(paused.clone());
-        let well = || stand::cluster("m1");
+        let leaving = bench::deleting(paused.clone());
+        let well = || bench::cluster("m1");
         for (what, m1, names, is_stopped, place) in [
             ("nothing holds", well(), "m1", false, Some("m1")),
             ("it is paused", paused.clone(), "m1", false, Some("m1")),
@@ -592,11 +592,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_workload_that_is_divided_between_its_kept_copy_and_another_cluster_moves() {
-        let mut paused = stand::cluster("m1");
+        let mut paused = bench::cluster("m1");
         paused["metadata"]["annotations"] = json!({"failover.muster.io/paused": "x"});
         for (what, m1, is_stopped) in [
             ("it is paused", paused, false),
-            ("the rate is stopped", stand::cluster("m1"), true),
+            ("the rate is stopped", bench::cluster("m1"), true),
         ] {
             let clusters = placed_from(
                 m1,
@@ -621,7 +621,7 @@ mod tests {
         use Need::{NotDivided, PlacementChanged, ReplicasChanged};
         let spec = placed(deployment(2, &json!({})), &[("m1", 2), ("m2", 2)]);
         let after = &spec.clusters[1..];
-        let leaving = stand::deleting(cluster("m1", 10));
+        let leaving = bench::deleting(cluster("m1", 10));
         let clusters = snapshot(&[cluster("m1", 10), cluster("m2", 10)]);
         let leaves = snapshot(&[leaving, cluster("m2", 10)]);
         let changed = Cause::ClustersChanged {

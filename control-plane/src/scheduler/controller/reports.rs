@@ -160,7 +160,7 @@ mod tests {
 
     use super::*;
     use crate::fleet::budget::pace::Pace;
-    use crate::fleet::testing::{Stand, binding, cluster, deleting, pass, refusal};
+    use crate::fleet::testing::{Bench, binding, cluster, deleting, pass, refusal};
     use crate::scheduler::core::report::Verdict;
 
     /// Returns a binding of generation 3 whose schedule of generation 1 was reported.
@@ -193,28 +193,28 @@ mod tests {
     /// written and is not reported yet.
     async fn unreported<'a>(
         objects: impl IntoIterator<Item = (&'a str, Value)>,
-    ) -> (Stand, Scheduler, Arc<AnyBinding>) {
-        let mut stand = Stand::new(objects);
-        let fleet = Arc::clone(&stand.fleet);
+    ) -> (Bench, Scheduler, Arc<AnyBinding>) {
+        let mut bench = Bench::new(objects);
+        let fleet = Arc::clone(&bench.fleet);
         let scheduler = Scheduler::new(&fleet, Pace::of(&fleet.settings));
-        stand.follow().await;
+        bench.follow().await;
         pass(5).await;
-        let written = stand.binding("web-deployment").unwrap();
+        let written = bench.binding("web-deployment").unwrap();
         let key = BindingKey::of(written.as_ref());
         let now = fleet.clock.now();
         let api = key.api(&fleet.client);
         let placed = scheduler.report_placed(&api, &key, &written, success(3, now), now);
         placed.await.unwrap();
-        (stand, scheduler, written)
+        (bench, scheduler, written)
     }
 
     /// Returns the status of the binding once all is reported of the one placement that waits.
-    async fn confirmed(stand: &Stand, scheduler: &Scheduler, key: &BindingKey) -> Value {
+    async fn confirmed(bench: &Bench, scheduler: &Scheduler, key: &BindingKey) -> Value {
         assert_eq!(scheduler.reports.len(), 1);
-        while scheduler.confirm(&stand.fleet, key.clone()).await.unwrap() != Next::Done {
+        while scheduler.confirm(&bench.fleet, key.clone()).await.unwrap() != Next::Done {
             pass(10).await;
         }
-        let status = stand.api.binding("web-deployment")["status"].clone();
+        let status = bench.api.binding("web-deployment")["status"].clone();
         assert_eq!(status["schedulerObservedGeneration"], 3);
         status
     }
@@ -222,14 +222,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_cache_that_lacks_what_a_report_was_written_upon_is_behind() {
         let objects = [("clusters", cluster("m1")), ("resourcebindings", binding())];
-        let stand = Stand::followed(objects).await;
-        let fleet = &stand.fleet;
+        let bench = Bench::followed(objects).await;
+        let fleet = &bench.fleet;
         let scheduler = Scheduler::new(fleet, Pace::of(&fleet.settings));
-        let cached = stand.binding("web-deployment").unwrap();
+        let cached = bench.binding("web-deployment").unwrap();
         let key = BindingKey::of(cached.as_ref());
         let mut labelled = binding();
         labelled["metadata"]["labels"] = json!({"a": "b"});
-        stand.api.put("resourcebindings", labelled);
+        bench.api.put("resourcebindings", labelled);
         let report = Report {
             scheduled: Some(Verdict::success()),
             ..Report::default()
@@ -239,7 +239,7 @@ mod tests {
         let api = key.api(&fleet.client);
         let written = scheduler.report(&api, &key, &cached, &report, fleet.clock.now());
         written.await.unwrap();
-        let stored = stand.api.binding("web-deployment");
+        let stored = bench.api.binding("web-deployment");
         let condition = &stored["status"]["conditions"][0];
         assert_eq!(condition["status"], "True");
         assert!(pause().is_some());
@@ -248,10 +248,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_report_is_done_only_where_the_api_says_that_the_binding_is_gone() {
         let objects = [("clusters", cluster("m1")), ("resourcebindings", binding())];
-        let stand = Stand::followed(objects).await;
-        let fleet = &stand.fleet;
+        let bench = Bench::followed(objects).await;
+        let fleet = &bench.fleet;
         let scheduler = Scheduler::new(fleet, Pace::of(&fleet.settings));
-        let cached = stand.binding("web-deployment").unwrap();
+        let cached = bench.binding("web-deployment").unwrap();
         let key = BindingKey::of(cached.as_ref());
         let api = key.api(&fleet.client);
         let report = Report {
@@ -265,12 +265,12 @@ mod tests {
             (409, "Conflict", "web-deployment", "web-deployment", true),
             (409, "Conflict", "web-deployment", "", false),
         ] {
-            stand.api.answer_truly();
+            bench.api.answer_truly();
             let paths = ["/web-deployment/status", "/web-deployment"];
             let answer = refusal(code, reason, named);
-            stand.api.answer(Method::PATCH, paths[0], code, answer);
+            bench.api.answer(Method::PATCH, paths[0], code, answer);
             let answer = refusal(404, "NotFound", read);
-            stand.api.answer(Method::GET, paths[1], 404, answer);
+            bench.api.answer(Method::GET, paths[1], 404, answer);
             let written = scheduler.report(&api, &key, &cached, &report, fleet.clock.now());
             assert_eq!(written.await.is_ok(), is_done, "{code} {named} {read}");
         }
@@ -290,15 +290,15 @@ mod tests {
                 object["spec"]["rescheduleTriggeredAt"] = time;
             }
             let objects = [("clusters", cluster("m1")), ("resourcebindings", object)];
-            let stand = Stand::followed(objects).await;
-            let fleet = &stand.fleet;
+            let bench = Bench::followed(objects).await;
+            let fleet = &bench.fleet;
             let scheduler = Scheduler::new(fleet, Pace::of(&fleet.settings));
-            let written = stand.binding("web-deployment").unwrap();
+            let written = bench.binding("web-deployment").unwrap();
             let key = BindingKey::of(written.as_ref());
             let now = fleet.clock.now();
             let report = success(generation, now);
             let api = key.api(&fleet.client);
-            let stored = || stand.api.binding("web-deployment");
+            let stored = || bench.api.binding("web-deployment");
             let time = || stored()["status"]["lastScheduledTime"].clone();
             let before = time();
             let report = scheduler.report_placed(&api, &key, &written, report, now);
@@ -324,13 +324,13 @@ mod tests {
             ("clusters", cluster("m2")),
             ("resourcebindings", reported("True")),
         ];
-        let (stand, scheduler, written) = unreported(objects).await;
-        let (fleet, key) = (&stand.fleet, BindingKey::of(written.as_ref()));
+        let (bench, scheduler, written) = unreported(objects).await;
+        let (fleet, key) = (&bench.fleet, BindingKey::of(written.as_ref()));
         let now = fleet.clock.now();
         let snapshot = scheduler.snapshot.get();
         let (outcome, _) = scheduler.outcome(fleet, &written, false, &snapshot, now);
         scheduler.hold(fleet, (&key, &written), &outcome, &Held::InLine, now);
-        let status = confirmed(&stand, &scheduler, &key).await;
+        let status = confirmed(&bench, &scheduler, &key).await;
         assert_ne!(status["conditions"][0]["reason"], "Success");
     }
 
@@ -342,10 +342,10 @@ mod tests {
         object["spec"]["placement"]["spreadConstraints"] =
             json!([{"spreadByField": "cluster", "minGroups": 2, "maxGroups": 2}]);
         let objects = [("clusters", cluster("m1")), ("resourcebindings", object)];
-        let (stand, scheduler, written) = unreported(objects).await;
-        let (fleet, key) = (&stand.fleet, BindingKey::of(written.as_ref()));
+        let (bench, scheduler, written) = unreported(objects).await;
+        let (fleet, key) = (&bench.fleet, BindingKey::of(written.as_ref()));
         scheduler.handle(fleet, key.clone()).await.unwrap();
-        let status = confirmed(&stand, &scheduler, &key).await;
+        let status = confirmed(&bench, &scheduler, &key).await;
         assert_eq!(status["conditions"][0]["status"], "False", "{status}");
     }
 }

@@ -5,7 +5,7 @@ use muster_shared::names::condition::HOSTNAME_PUBLISHED;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fleet::testing::{Stand, claimed, cluster, pass, refusal};
+use crate::fleet::testing::{Bench, claimed, cluster, pass, refusal};
 use crate::settings::Settings;
 
 const HOST: &str = "shop.example.com";
@@ -67,27 +67,27 @@ fn web(reports: &[(&str, &str)]) -> [(&'static str, Value); 2] {
 }
 
 /// Makes a fleet of two clusters with a Service that asks for a host name, and more objects.
-fn with<'a>(objects: impl IntoIterator<Item = (&'a str, Value)>) -> Stand {
+fn with<'a>(objects: impl IntoIterator<Item = (&'a str, Value)>) -> Bench {
     let settings = Settings {
         traffic_dns_endpoints: true,
         ..Settings::default()
     };
     let clusters = ["m1", "m2"].map(|name| ("clusters", cluster(name)));
-    let stand = Stand::with(settings, clusters.into_iter().chain(objects));
-    stand.api.serve("/api/v1", "v1", "services", "Service");
-    stand
+    let bench = Bench::with(settings, clusters.into_iter().chain(objects));
+    bench.api.serve("/api/v1", "v1", "services", "Service");
+    bench
 }
 
-async fn started(mut stand: Stand) -> Stand {
-    start(&stand.fleet, &mut stand.tasks);
-    stand.follow().await;
+async fn started(mut bench: Bench) -> Bench {
+    start(&bench.fleet, &mut bench.tasks);
+    bench.follow().await;
     pass(1).await;
-    stand
+    bench
 }
 
 /// Returns the addresses that the DNSEndpoint of a template has.
-fn targets(stand: &Stand, name: &str) -> Vec<String> {
-    let object = stand.api.object("dnsendpoints", "shop", name);
+fn targets(bench: &Bench, name: &str) -> Vec<String> {
+    let object = bench.api.object("dnsendpoints", "shop", name);
     let endpoints = object.unwrap_or_default()["spec"]["endpoints"].clone();
     let targets = endpoints.as_array().into_iter().flatten();
     let targets = targets.filter_map(|it| it["targets"].as_array()).flatten();
@@ -97,27 +97,27 @@ fn targets(stand: &Stand, name: &str) -> Vec<String> {
 }
 
 /// Returns the reason of the condition of a binding.
-fn reason(stand: &Stand, name: &str) -> Option<String> {
-    let binding = stand.binding(name).unwrap();
+fn reason(bench: &Bench, name: &str) -> Option<String> {
+    let binding = bench.binding(name).unwrap();
     let reported = conditions::get(&binding.status().conditions, HOSTNAME_PUBLISHED);
     reported.map(|it| it.reason.clone())
 }
 
 /// Returns where the name of `web` leads.
-fn leads(stand: &Stand) -> Vec<String> {
-    targets(stand, "web-service")
+fn leads(bench: &Bench) -> Vec<String> {
+    targets(bench, "web-service")
 }
 
 /// Returns what the condition of the binding of `web` says.
-fn said(stand: &Stand) -> String {
-    reason(stand, "web-service").unwrap()
+fn said(bench: &Bench) -> String {
+    reason(bench, "web-service").unwrap()
 }
 
 /// Lets a Service ask for no host name any more.
-fn give_up(stand: &Stand, name: &str) {
+fn give_up(bench: &Bench, name: &str) {
     let mut plain = service(name, &Value::Null);
     plain["metadata"]["annotations"] = json!({});
-    stand.api.put("services", plain);
+    bench.api.put("services", plain);
 }
 
 /// Returns a healthy Service that follows a workload, and the bindings of both.
@@ -130,28 +130,28 @@ fn following(workload: Value) -> [(&'static str, Value); 3] {
     ]
 }
 
-fn put_cluster(stand: &Stand, name: &str, ready: &str) {
+fn put_cluster(bench: &Bench, name: &str, ready: &str) {
     let mut cluster = cluster(name);
     cluster["status"]["conditions"][0]["status"] = json!(ready);
-    stand.api.put("clusters", cluster);
+    bench.api.put("clusters", cluster);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_host_name_follows_a_failover_and_comes_back_when_the_cluster_has_been_well_for_a_while()
 {
-    let stand = started(with(web(&BOTH))).await;
-    assert_eq!(leads(&stand), ["192.0.2.1", "192.0.2.2"]);
-    assert_eq!(said(&stand), "Published");
-    let object = stand
+    let bench = started(with(web(&BOTH))).await;
+    assert_eq!(leads(&bench), ["192.0.2.1", "192.0.2.2"]);
+    assert_eq!(said(&bench), "Published");
+    let object = bench
         .api
         .object("dnsendpoints", "shop", "web-service")
         .unwrap();
     assert_eq!(object["metadata"]["ownerReferences"][0]["uid"], "uid-web");
-    stand.api.forget();
-    put_cluster(&stand, "m1", "Unknown");
+    bench.api.forget();
+    put_cluster(&bench, "m1", "Unknown");
     pass(1).await;
-    assert_eq!(leads(&stand), ["192.0.2.2"], "it is out at once");
-    let events = stand.api.events().await;
+    assert_eq!(leads(&bench), ["192.0.2.2"], "it is out at once");
+    let events = bench.api.events().await;
     let moved = "shop.example.com leads to m2 (192.0.2.2) now; it led to m1 (192.0.2.1), m2 (192.0.2.2) before: m1 has Ready=Unknown.";
     assert!(
         events
@@ -159,25 +159,25 @@ async fn a_host_name_follows_a_failover_and_comes_back_when_the_cluster_has_been
             .any(|it| it.1 == "HostnameMoved" && it.2 == moved),
         "{events:?}"
     );
-    put_cluster(&stand, "m1", "True");
+    put_cluster(&bench, "m1", "True");
     pass(25).await;
-    assert_eq!(leads(&stand), ["192.0.2.2"], "not yet");
+    assert_eq!(leads(&bench), ["192.0.2.2"], "not yet");
     pass(10).await;
-    assert_eq!(leads(&stand), ["192.0.2.1", "192.0.2.2"]);
-    stand.api.forget();
+    assert_eq!(leads(&bench), ["192.0.2.1", "192.0.2.2"]);
+    bench.api.forget();
     pass(3600).await;
-    assert_eq!(stand.api.writes(), [], "at rest nothing is written");
+    assert_eq!(bench.api.writes(), [], "at rest nothing is written");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_name_keeps_its_last_address_while_nothing_serves_and_that_is_reported_once() {
-    let stand = started(with(web(&[("m1", "Healthy")]))).await;
-    assert_eq!(leads(&stand), ["192.0.2.1"]);
-    put_cluster(&stand, "m1", "Unknown");
+    let bench = started(with(web(&[("m1", "Healthy")]))).await;
+    assert_eq!(leads(&bench), ["192.0.2.1"]);
+    put_cluster(&bench, "m1", "Unknown");
     pass(60).await;
-    assert_eq!(leads(&stand), ["192.0.2.1"]);
-    assert_eq!(said(&stand), "LastKnown");
-    let reported = stand.api.reported().await;
+    assert_eq!(leads(&bench), ["192.0.2.1"]);
+    assert_eq!(said(&bench), "LastKnown");
+    let reported = bench.api.reported().await;
     let reported = reported.iter().filter(|it| it.1 == "HostnameNotFollowed");
     assert_eq!(reported.count(), 2, "on the binding, and on the template");
 }
@@ -185,9 +185,9 @@ async fn a_name_keeps_its_last_address_while_nothing_serves_and_that_is_reported
 #[tokio::test(start_paused = true)]
 async fn nothing_is_published_before_a_copy_serves() {
     let reports = [("m1", "Unknown"), ("m2", "Unhealthy")];
-    let stand = started(with(web(&reports))).await;
-    assert_eq!(stand.api.all("dnsendpoints"), [Value::Null; 0]);
-    assert_eq!(said(&stand), "NothingServes");
+    let bench = started(with(web(&reports))).await;
+    assert_eq!(bench.api.all("dnsendpoints"), [Value::Null; 0]);
+    assert_eq!(said(&bench), "NothingServes");
 }
 
 #[tokio::test(start_paused = true)]
@@ -199,11 +199,11 @@ async fn a_name_leads_where_the_workload_is_that_it_follows() {
         workload["spec"]["gracefulEvictionTasks"] = json!([{"fromCluster": "m1"}]);
         workload
     };
-    let stand = started(with(following(workload("Unknown")))).await;
-    assert_eq!(leads(&stand), ["192.0.2.1"], "the old copy is all there is");
-    stand.api.put("resourcebindings", workload("Healthy"));
+    let bench = started(with(following(workload("Unknown")))).await;
+    assert_eq!(leads(&bench), ["192.0.2.1"], "the old copy is all there is");
+    bench.api.put("resourcebindings", workload("Healthy"));
     pass(1).await;
-    assert_eq!(leads(&stand), ["192.0.2.2"]);
+    assert_eq!(leads(&bench), ["192.0.2.2"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -214,13 +214,13 @@ async fn an_object_that_somebody_else_wrote_is_never_changed() {
             "spec": {"endpoints": [{"dnsName": host, "targets": ["198.51.100.1"]}]},
         });
         let objects = web(&[("m1", "Healthy")]).into_iter();
-        let stand = started(with(objects.chain([("dnsendpoints", theirs)]))).await;
-        assert_eq!(targets(&stand, name), ["198.51.100.1"]);
-        assert_eq!(stand.api.all("dnsendpoints").len(), 1);
-        assert_eq!(said(&stand), "Conflict");
-        stand.api.delete("dnsendpoints", "shop", name);
+        let bench = started(with(objects.chain([("dnsendpoints", theirs)]))).await;
+        assert_eq!(targets(&bench, name), ["198.51.100.1"]);
+        assert_eq!(bench.api.all("dnsendpoints").len(), 1);
+        assert_eq!(said(&bench), "Conflict");
+        bench.api.delete("dnsendpoints", "shop", name);
         pass(1).await;
-        assert_eq!(leads(&stand), ["192.0.2.1"], "once it is gone: {name}");
+        assert_eq!(leads(&bench), ["192.0.2.1"], "once it is gone: {name}");
     }
 }
 
@@ -233,65 +233,65 @@ async fn of_two_templates_that_ask_for_one_host_name_one_gets_it() {
         ("resourcebindings", service_in(&reports)),
         ("resourcebindings", bound("v1", "Service", "db", &reports)),
     ];
-    let stand = started(with(objects)).await;
-    assert_eq!(stand.api.all("dnsendpoints").len(), 1);
-    let mut reasons = ["web-service", "db-service"].map(|it| reason(&stand, it).unwrap());
+    let bench = started(with(objects)).await;
+    assert_eq!(bench.api.all("dnsendpoints").len(), 1);
+    let mut reasons = ["web-service", "db-service"].map(|it| reason(&bench, it).unwrap());
     reasons.sort();
     assert_eq!(reasons, ["Conflict", "Published"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_was_written_counts_as_gone_only_if_the_api_says_so_of_it() {
-    let stand = started(with(web(&[("m1", "Healthy")]))).await;
+    let bench = started(with(web(&[("m1", "Healthy")]))).await;
     let unserved = refusal(404, "NotFound", "");
     let path = "/dnsendpoints/web-service";
-    stand.api.answer(Method::DELETE, path, 404, unserved);
-    give_up(&stand, "web");
+    bench.api.answer(Method::DELETE, path, 404, unserved);
+    give_up(&bench, "web");
     pass(1).await;
-    assert_eq!(leads(&stand), ["192.0.2.1"]);
-    stand.api.answer_truly();
-    stand.api.serve("/api/v1", "v1", "services", "Service");
+    assert_eq!(leads(&bench), ["192.0.2.1"]);
+    bench.api.answer_truly();
+    bench.api.serve("/api/v1", "v1", "services", "Service");
     pass(120).await;
-    assert_eq!(stand.api.all("dnsendpoints"), [Value::Null; 0]);
-    assert_eq!(reason(&stand, "web-service"), None);
+    assert_eq!(bench.api.all("dnsendpoints"), [Value::Null; 0]);
+    assert_eq!(reason(&bench, "web-service"), None);
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_understood_is_reported_and_what_is_published_stays() {
-    let stand = started(with(web(&[("m1", "Healthy")]))).await;
-    stand
+    let bench = started(with(web(&[("m1", "Healthy")]))).await;
+    bench
         .api
         .put("services", service("web", &json!({ HOSTNAME: "Shop" })));
     pass(1).await;
-    assert_eq!(leads(&stand), ["192.0.2.1"]);
-    assert_eq!(said(&stand), "Invalid");
+    assert_eq!(leads(&bench), ["192.0.2.1"]);
+    assert_eq!(said(&bench), "Invalid");
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_api_without_the_kind_is_reported_and_reconciled_again() {
-    let stand = with(web(&[("m1", "Healthy")]));
+    let bench = with(web(&[("m1", "Healthy")]));
     let unserved = refusal(404, "404 page not found", "");
-    stand
+    bench
         .api
         .answer(Method::GET, "/dnsendpoints", 404, unserved);
-    let stand = started(stand).await;
+    let bench = started(bench).await;
     pass(60).await;
-    assert_eq!(said(&stand), "NotServed");
-    stand.api.answer_truly();
-    stand.api.serve("/api/v1", "v1", "services", "Service");
+    assert_eq!(said(&bench), "NotServed");
+    bench.api.answer_truly();
+    bench.api.serve("/api/v1", "v1", "services", "Service");
     pass(120).await;
-    assert_eq!(leads(&stand), ["192.0.2.1"]);
+    assert_eq!(leads(&bench), ["192.0.2.1"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_object_that_the_api_refuses_is_reported() {
-    let stand = with(web(&[("m1", "Healthy")]));
+    let bench = with(web(&[("m1", "Healthy")]));
     let forbidden = refusal(403, "Forbidden", "web-service");
-    stand
+    bench
         .api
         .answer(Method::POST, "/dnsendpoints", 403, forbidden);
-    let stand = started(stand).await;
-    assert_eq!(said(&stand), "Refused");
+    let bench = started(bench).await;
+    assert_eq!(said(&bench), "Refused");
 }
 
 #[tokio::test(start_paused = true)]
@@ -306,11 +306,11 @@ async fn a_name_goes_when_no_policy_propagates_its_template_any_more() {
             ("services", template),
             ("resourcebindings", service_in(&[("m1", "Healthy")])),
         ];
-        let stand = started(with(objects)).await;
-        assert_eq!(leads(&stand), ["192.0.2.1"]);
-        stand.api.delete("resourcebindings", "shop", "web-service");
+        let bench = started(with(objects)).await;
+        assert_eq!(leads(&bench), ["192.0.2.1"]);
+        bench.api.delete("resourcebindings", "shop", "web-service");
         pass(3600).await;
-        let left = leads(&stand).len();
+        let left = leads(&bench).len();
         assert_eq!(left, usize::from(is_claimed), "claimed: {is_claimed}");
     }
 }
@@ -321,8 +321,8 @@ async fn a_cluster_with_no_replica_of_the_workload_gets_no_users() {
     workload["spec"]["replicas"] = json!(4);
     workload["spec"]["clusters"] =
         json!([{"name": "m1", "replicas": 0}, {"name": "m2", "replicas": 4}]);
-    let stand = started(with(following(workload))).await;
-    assert_eq!(leads(&stand), ["192.0.2.2"]);
+    let bench = started(with(following(workload))).await;
+    assert_eq!(leads(&bench), ["192.0.2.2"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -333,18 +333,18 @@ async fn a_name_that_is_given_up_goes_to_who_asks_for_it() {
         ("services", service("db", &Value::Null)),
         ("resourcebindings", silent),
     ];
-    let stand = started(with(objects)).await;
-    let first = || reason(&stand, "db-service");
+    let bench = started(with(objects)).await;
+    let first = || reason(&bench, "db-service");
     assert_eq!(first().as_deref(), Some("NothingServes"));
     for (plural, object) in web(&[("m1", "Healthy")]) {
-        stand.api.put(plural, object);
+        bench.api.put(plural, object);
     }
     pass(5).await;
-    assert_eq!(said(&stand), "Conflict");
-    give_up(&stand, "db");
+    assert_eq!(said(&bench), "Conflict");
+    give_up(&bench, "db");
     pass(3600).await;
     assert_eq!(first(), None);
-    assert_eq!(leads(&stand), ["192.0.2.1"], "{}", said(&stand));
+    assert_eq!(leads(&bench), ["192.0.2.1"], "{}", said(&bench));
 }
 
 #[tokio::test(start_paused = true)]
@@ -358,6 +358,6 @@ async fn a_name_does_not_lead_to_itself() {
         ("services", service("web", &Value::Null)),
         ("resourcebindings", bound),
     ];
-    let stand = started(with(objects)).await;
-    assert_eq!(leads(&stand), ["lb2.example.net"]);
+    let bench = started(with(objects)).await;
+    assert_eq!(leads(&bench), ["lb2.example.net"]);
 }

@@ -2,7 +2,7 @@ use http::Method;
 use serde_json::json;
 
 use super::*;
-use crate::fleet::testing::{REFUSALS, Stand, refusal};
+use crate::fleet::testing::{Bench, REFUSALS, refusal};
 
 #[test]
 fn a_cluster_is_monitored_by_its_lease_by_a_connection_or_not_at_all() {
@@ -18,37 +18,37 @@ fn a_cluster_is_monitored_by_its_lease_by_a_connection_or_not_at_all() {
 }
 
 /// Returns a fleet with a cluster that has neither finalizer nor namespace.
-async fn stand() -> (Stand, Arc<Cluster>) {
+async fn bench() -> (Bench, Arc<Cluster>) {
     let new = json!({"metadata": {"name": "m1"}, "spec": {"syncMode": "Pull"}});
-    let stand = Stand::followed([("clusters", new)]).await;
-    let cluster = stand.fleet.clusters.get(None, "m1").unwrap();
-    (stand, cluster)
+    let bench = Bench::followed([("clusters", new)]).await;
+    let cluster = bench.fleet.clusters.get(None, "m1").unwrap();
+    (bench, cluster)
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_keeps_a_cluster_from_getting_its_taints_is_reported_unless_it_has_changed_meanwhile()
 {
     for (code, reason, _) in REFUSALS {
-        let (stand, cluster) = stand().await;
+        let (bench, cluster) = bench().await;
         let refused = refusal(code, reason, "m1");
-        stand
+        bench
             .api
             .answer(Method::PATCH, "/clusters/m1", code, refused);
-        let kept = keep(&stand.fleet, &cluster).await;
+        let kept = keep(&bench.fleet, &cluster).await;
         let is_conflict = code == 409;
         let expected = is_conflict.then_some(Next::Again);
         assert_eq!(kept.ok(), expected, "{code}");
         let reported = [("m1".to_owned(), "TaintClusterFailed".to_owned())];
         let reported = if is_conflict { &[][..] } else { &reported };
-        assert_eq!(stand.api.reported().await, reported, "{code}");
+        assert_eq!(bench.api.reported().await, reported, "{code}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_execution_namespace_is_created_with_the_label_of_the_system() {
-    let (stand, cluster) = stand().await;
-    ensure_namespace(&stand.fleet, &cluster).await.unwrap();
-    let writes = stand.api.writes();
+    let (bench, cluster) = bench().await;
+    ensure_namespace(&bench.fleet, &cluster).await.unwrap();
+    let writes = bench.api.writes();
     let [(Method::POST, path, body)] = &writes[..] else {
         panic!("{writes:?}");
     };
@@ -65,12 +65,12 @@ async fn an_execution_namespace_that_is_there_already_is_no_failure() {
         (403, "Forbidden", Some("CreateExecutionSpaceFailed")),
         (404, "NotFound", Some("CreateExecutionSpaceFailed")),
     ] {
-        let (stand, cluster) = stand().await;
+        let (bench, cluster) = bench().await;
         let refused = refusal(code, reason, "karmada-es-m1");
-        stand.api.answer(Method::POST, "/namespaces", code, refused);
-        let housed = ensure_namespace(&stand.fleet, &cluster).await;
+        bench.api.answer(Method::POST, "/namespaces", code, refused);
+        let housed = ensure_namespace(&bench.fleet, &cluster).await;
         assert_eq!(housed.is_ok(), reported.is_none(), "{code}");
-        let events = stand.api.reported().await;
+        let events = bench.api.reported().await;
         let reason = events.first().map(|it| &*it.1);
         assert_eq!(reason, reported, "{code}");
     }

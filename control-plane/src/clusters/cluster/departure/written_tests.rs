@@ -4,7 +4,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fleet::testing::{REFUSALS, Stand, claimed, only_condition, pass, policy, refusal};
+use crate::fleet::testing::{Bench, REFUSALS, claimed, only_condition, pass, policy, refusal};
 
 const WORKS: &str = "/apis/work.karmada.io/v1alpha1/namespaces/karmada-es-m1/works";
 
@@ -59,19 +59,19 @@ fn holding(
 
 /// Returns a fleet with a cluster that leaves, its namespace, and a Work there that its agent
 /// holds.
-async fn stand(ready: &str) -> Stand {
-    Stand::followed(holding(ready, [work("a", None)])).await
+async fn bench(ready: &str) -> Bench {
+    Bench::followed(holding(ready, [work("a", None)])).await
 }
 
 /// Returns such a fleet with a list that lacks the Work, which may be being deleted.
-async fn lacking(ready: &str, deletion: Option<&str>) -> Stand {
-    let stand = stand(ready).await;
-    stand.api.put("works", work("a", deletion));
+async fn lacking(ready: &str, deletion: Option<&str>) -> Bench {
+    let bench = bench(ready).await;
+    bench.api.put("works", work("a", deletion));
     pass(1).await;
-    stand.api.hide("works", "karmada-es-m1", "a");
+    bench.api.hide("works", "karmada-es-m1", "a");
     pass(5).await;
-    assert_eq!(stand.fleet.works.len(), 0, "the list is short");
-    stand
+    assert_eq!(bench.fleet.works.len(), 0, "the list is short");
+    bench
 }
 
 /// Returns the Work `a` of the binding [`binding`].
@@ -90,29 +90,29 @@ async fn bound(
     binding: Value,
     placed: Value,
     more: impl IntoIterator<Item = (&'static str, Value)>,
-) -> Stand {
+) -> Bench {
     let bound = [("resourcebindings", binding)].into_iter().chain(more);
-    Stand::followed(holding("True", [placed]).chain(bound)).await
+    Bench::followed(holding("True", [placed]).chain(bound)).await
 }
 
 /// Takes the next step in the removal of the cluster, and returns when to go on.
-async fn step(stand: &Stand, reported: &DeletionWaits) -> Result<Next, ApiError> {
-    let cluster = stand.fleet.clusters.get(None, "m1").unwrap();
-    see_off(&stand.fleet, &cluster, reported).await
+async fn step(bench: &Bench, reported: &DeletionWaits) -> Result<Next, ApiError> {
+    let cluster = bench.fleet.clusters.get(None, "m1").unwrap();
+    see_off(&bench.fleet, &cluster, reported).await
 }
 
 #[tokio::test(start_paused = true)]
 async fn works_that_no_agent_sees_to_any_more_are_let_go_of() {
-    let stand = stand("False").await;
+    let bench = bench("False").await;
     let reported = DeletionWaits::default();
-    let next = step(&stand, &reported).await.unwrap();
+    let next = step(&bench, &reported).await.unwrap();
     assert_eq!(next, Next::Again);
-    assert_eq!(methods(&stand, "a"), [Method::DELETE]);
+    assert_eq!(methods(&bench, "a"), [Method::DELETE]);
     pass(1).await;
-    stand.api.forget();
-    let next = step(&stand, &reported).await.unwrap();
+    bench.api.forget();
+    let next = step(&bench, &reported).await.unwrap();
     assert_eq!(next, Next::Again);
-    let writes = stand.api.writes();
+    let writes = bench.api.writes();
     let [(Method::PATCH, path, body)] = &writes[..] else {
         panic!("{writes:?}");
     };
@@ -122,15 +122,15 @@ async fn works_that_no_agent_sees_to_any_more_are_let_go_of() {
 }
 
 /// Does as an agent does before it applies a Work: it takes hold of each that is not being deleted.
-fn take_hold(stand: &Stand) {
-    for mut work in stand.api.all("works") {
+fn take_hold(bench: &Bench) {
+    for mut work in bench.api.all("works") {
         let metadata = &mut work["metadata"];
         let is_held = metadata["finalizers"]
             .as_array()
             .is_some_and(|it| !it.is_empty());
         if metadata["deletionTimestamp"].is_null() && !is_held {
             metadata["finalizers"] = json!([finalizer::WORK]);
-            stand.api.put("works", work);
+            bench.api.put("works", work);
         }
     }
 }
@@ -139,15 +139,15 @@ fn take_hold(stand: &Stand) {
 async fn a_cluster_that_is_not_ready_leaves_although_its_agent_lives() {
     // The member's API answers with errors or not at all, or refuses the credentials.
     for ready in ["False", "Unknown"] {
-        let stand = stand(ready).await;
+        let bench = bench(ready).await;
         let reported = DeletionWaits::default();
         for _ in 0..5 {
-            step(&stand, &reported).await.unwrap();
-            take_hold(&stand);
+            step(&bench, &reported).await.unwrap();
+            take_hold(&bench);
             pass(1).await;
         }
-        assert_eq!(stand.api.all("works"), Vec::<Value>::new(), "{ready}");
-        let cluster = stand.api.object("clusters", "", "m1").unwrap();
+        assert_eq!(bench.api.all("works"), Vec::<Value>::new(), "{ready}");
+        let cluster = bench.api.object("clusters", "", "m1").unwrap();
         assert_eq!(cluster["metadata"]["finalizers"], json!(["other"]));
     }
 }
@@ -188,17 +188,17 @@ fn fenced(seconds: u32) -> [(&'static str, Value); 5] {
 #[tokio::test(start_paused = true)]
 async fn the_work_of_a_copy_that_two_of_must_not_run_is_let_go_of_once_its_agent_has_stopped_it() {
     for is_listed in [true, false] {
-        let stand = Stand::followed(fenced(60)).await;
+        let bench = Bench::followed(fenced(60)).await;
         if !is_listed {
-            stand.api.hide("resourcebindings", "shop", "web-deployment");
+            bench.api.hide("resourcebindings", "shop", "web-deployment");
         }
         let reported = DeletionWaits::default();
         for (later, is_let_go) in [(5, false), (300, true)] {
             pass(later).await;
-            assert_eq!(stand.binding("web-deployment").is_some(), is_listed);
-            step(&stand, &reported).await.unwrap();
+            assert_eq!(bench.binding("web-deployment").is_some(), is_listed);
+            step(&bench, &reported).await.unwrap();
             // Without that Work nothing holds the copy in m2 back.
-            let writes = stand.api.writes();
+            let writes = bench.api.writes();
             let context = format!("{later} {is_listed}: {writes:?}");
             assert_eq!(!writes.is_empty(), is_let_go, "{context}");
         }
@@ -207,13 +207,13 @@ async fn the_work_of_a_copy_that_two_of_must_not_run_is_let_go_of_once_its_agent
 
 #[tokio::test(start_paused = true)]
 async fn a_cluster_that_waits_for_copies_to_stop_themselves_says_so() {
-    let stand = Stand::followed(fenced(600)).await;
+    let bench = Bench::followed(fenced(600)).await;
     let reported = DeletionWaits::default();
-    step(&stand, &reported).await.unwrap();
-    assert_eq!(stand.api.reported().await, [], "it takes a while");
+    step(&bench, &reported).await.unwrap();
+    assert_eq!(bench.api.reported().await, [], "it takes a while");
     pass(150).await;
-    step(&stand, &reported).await.unwrap();
-    let events = stand.api.events().await;
+    step(&bench, &reported).await.unwrap();
+    let events = bench.api.events().await;
     let [(about, reason, message)] = &events[..] else {
         panic!("{events:?}");
     };
@@ -224,17 +224,17 @@ async fn a_cluster_that_waits_for_copies_to_stop_themselves_says_so() {
 #[tokio::test(start_paused = true)]
 async fn the_namespace_stays_while_there_is_a_work_that_a_list_lacks_and_that_is_deleted() {
     for deletion in [None, Some("2024-01-01T00:00:00Z")] {
-        let stand = lacking("True", deletion).await;
+        let bench = lacking("True", deletion).await;
         // Nobody else would delete a Work that the cache does not show.
         let asked = deletion.is_none().then(|| format!("{WORKS}/a"));
         let namespace = "/api/v1/namespaces/karmada-es-m1".to_owned();
         for (is_there, deleted) in [(true, asked), (false, Some(namespace))] {
             if !is_there {
-                stand.api.delete("works", "karmada-es-m1", "a");
+                bench.api.delete("works", "karmada-es-m1", "a");
             }
-            stand.api.forget();
-            step(&stand, &DeletionWaits::default()).await.unwrap();
-            let writes = stand.api.writes().into_iter();
+            bench.api.forget();
+            step(&bench, &DeletionWaits::default()).await.unwrap();
+            let writes = bench.api.writes().into_iter();
             let writes: Vec<_> = writes.map(|it| (it.0, it.1)).collect();
             let deleted: Vec<_> = deleted.map(|it| (Method::DELETE, it)).into_iter().collect();
             assert_eq!(writes, deleted, "{deletion:?}");
@@ -244,13 +244,13 @@ async fn the_namespace_stays_while_there_is_a_work_that_a_list_lacks_and_that_is
 
 #[tokio::test(start_paused = true)]
 async fn works_of_a_cluster_with_an_agent_are_deleted() {
-    let stand = stand("True").await;
-    let next = step(&stand, &DeletionWaits::default()).await.unwrap();
+    let bench = bench("True").await;
+    let next = step(&bench, &DeletionWaits::default()).await.unwrap();
     assert_eq!(next, Next::After(DELETION_RETRY));
-    let writes = stand.api.writes();
+    let writes = bench.api.writes();
     let writes: Vec<_> = writes.iter().map(|it| (&it.0, &*it.1)).collect();
     assert_eq!(writes, [(&Method::DELETE, &*format!("{WORKS}/a"))]);
-    assert_eq!(stand.api.reported().await, []);
+    assert_eq!(bench.api.reported().await, []);
 }
 
 #[tokio::test(start_paused = true)]
@@ -260,14 +260,14 @@ async fn what_a_policy_preserves_stays_in_a_cluster_that_leaves_although_its_wor
         let mut policy = policy();
         policy["spec"]["preserveResourcesOnDeletion"] = json!(preserves);
         let policy = ("propagationpolicies", policy);
-        let stand = bound(claimed(binding()), placed(), [policy]).await;
+        let bench = bound(claimed(binding()), placed(), [policy]).await;
         if !is_listed {
-            stand.api.hide("resourcebindings", "shop", "web-deployment");
+            bench.api.hide("resourcebindings", "shop", "web-deployment");
             pass(5).await;
-            assert!(stand.binding("web-deployment").is_none());
+            assert!(bench.binding("web-deployment").is_none());
         }
-        step(&stand, &DeletionWaits::default()).await.unwrap();
-        let writes = stand.api.writes();
+        step(&bench, &DeletionWaits::default()).await.unwrap();
+        let writes = bench.api.writes();
         let methods: Vec<_> = writes.iter().map(|it| &it.0).collect();
         let expected: &[&Method] = if preserves {
             &[&Method::PATCH, &Method::DELETE]
@@ -286,20 +286,20 @@ async fn that_works_cannot_be_removed_is_reported() {
         ("True", Method::DELETE),
     ] {
         for (code, reason, is_usual) in REFUSALS {
-            let stand = stand(ready).await;
+            let bench = bench(ready).await;
             if method == Method::PATCH {
                 let deletion = Some("2024-01-01T00:00:00Z");
-                stand.api.put("works", work("a", deletion));
+                bench.api.put("works", work("a", deletion));
                 pass(1).await;
             }
             let refused = refusal(code, reason, "a");
-            stand.api.answer(method.clone(), "/works/a", code, refused);
-            let next = step(&stand, &DeletionWaits::default()).await;
+            bench.api.answer(method.clone(), "/works/a", code, refused);
+            let next = step(&bench, &DeletionWaits::default()).await;
             assert_eq!(next.is_ok(), is_usual, "{ready} {method} {code}");
             let reported = [("m1".to_owned(), "RemoveExecutionSpaceFailed".to_owned())];
             let expected = if is_usual { &[][..] } else { &reported };
             assert_eq!(
-                stand.api.reported().await,
+                bench.api.reported().await,
                 expected,
                 "{ready} {method} {code}"
             );
@@ -331,18 +331,18 @@ async fn a_cluster_that_leaves_says_what_it_waits_for_once_that_takes_long() {
         ),
     ] {
         let cluster = [("clusters", leaving("True"))];
-        let stand = Stand::followed(cluster.into_iter().chain(objects)).await;
+        let bench = Bench::followed(cluster.into_iter().chain(objects)).await;
         // It cannot be seen that what is deleted goes.
-        stand
+        bench
             .api
             .answer(Method::DELETE, "/works/there", 200, work("there", None));
         let reported = DeletionWaits::default();
-        let next = step(&stand, &reported).await.unwrap();
+        let next = step(&bench, &reported).await.unwrap();
         assert_eq!(next, Next::After(DELETION_RETRY));
-        assert_eq!(stand.api.reported().await, [], "{expected}");
+        assert_eq!(bench.api.reported().await, [], "{expected}");
         pass(patience).await;
-        step(&stand, &reported).await.unwrap();
-        let events = stand.api.events().await;
+        step(&bench, &reported).await.unwrap();
+        let events = bench.api.events().await;
         let [(about, reason, message)] = &events[..] else {
             panic!("{expected}: {events:?}");
         };
@@ -354,13 +354,13 @@ async fn a_cluster_that_leaves_says_what_it_waits_for_once_that_takes_long() {
 
 #[tokio::test(start_paused = true)]
 async fn a_cluster_that_nothing_holds_is_let_go_of() {
-    let stand = Stand::followed([("clusters", leaving("True"))]).await;
+    let bench = Bench::followed([("clusters", leaving("True"))]).await;
     for (code, reason, _) in REFUSALS {
         let refused = refusal(code, reason, "m1");
-        stand
+        bench
             .api
             .answer(Method::PATCH, "/clusters/m1", code, refused);
-        let next = step(&stand, &DeletionWaits::default()).await;
+        let next = step(&bench, &DeletionWaits::default()).await;
         let expected = match code {
             409 => Some(Next::Again),
             404 => Some(Next::Done),
@@ -368,11 +368,11 @@ async fn a_cluster_that_nothing_holds_is_let_go_of() {
         };
         assert_eq!(next.ok(), expected, "{code}");
     }
-    stand.api.answer_truly();
-    stand.api.forget();
-    let next = step(&stand, &DeletionWaits::default()).await.unwrap();
+    bench.api.answer_truly();
+    bench.api.forget();
+    let next = step(&bench, &DeletionWaits::default()).await.unwrap();
     assert_eq!(next, Next::Done);
-    let writes = stand.api.writes();
+    let writes = bench.api.writes();
     assert_eq!(writes[0].2["metadata"]["finalizers"], json!(["other"]));
 }
 
@@ -384,12 +384,12 @@ async fn a_namespace_that_a_list_left_out_is_not_taken_for_gone() {
         (Some("2024-01-01T00:00:00Z"), None),
     ] {
         let objects = [("clusters", leaving("True")), ("works", work("a", None))];
-        let stand = Stand::followed(objects).await;
-        stand
+        let bench = Bench::followed(objects).await;
+        bench
             .api
             .answer(Method::GET, path, 200, namespace(deletion));
-        step(&stand, &DeletionWaits::default()).await.unwrap();
-        let writes = stand.api.writes().into_iter();
+        step(&bench, &DeletionWaits::default()).await.unwrap();
+        let writes = bench.api.writes().into_iter();
         let writes: Vec<_> = writes.map(|it| (it.0, it.1)).collect();
         assert_eq!(writes, Vec::from_iter(expected), "{deletion:?}");
     }
@@ -397,17 +397,17 @@ async fn a_namespace_that_a_list_left_out_is_not_taken_for_gone() {
 
 #[tokio::test(start_paused = true)]
 async fn a_namespace_whose_deletion_is_refused_is_not_said_to_wait_for_works() {
-    let stand = Stand::followed(holding("True", [])).await;
+    let bench = Bench::followed(holding("True", [])).await;
     let refused = refusal(403, "Forbidden", "karmada-es-m1");
-    stand
+    bench
         .api
         .answer(Method::DELETE, "/namespaces/karmada-es-m1", 403, refused);
     let reported = DeletionWaits::default();
     for _ in 0..3 {
-        _ = step(&stand, &reported).await;
+        _ = step(&bench, &reported).await;
         pass(90).await;
     }
-    let events = stand.api.events().await;
+    let events = bench.api.events().await;
     let waits = events.iter().find(|it| it.1 == "RemoveClusterWaiting");
     assert_eq!(waits, None);
 }
@@ -415,25 +415,25 @@ async fn a_namespace_whose_deletion_is_refused_is_not_said_to_wait_for_works() {
 #[tokio::test(start_paused = true)]
 async fn a_dead_cluster_leaves_although_one_list_lacked_a_work() {
     for deletion in [None, Some("2024-01-01T00:00:00Z")] {
-        let stand = lacking("False", deletion).await;
-        stand.api.show_again("works", "karmada-es-m1", "a");
-        stand.api.forget();
+        let bench = lacking("False", deletion).await;
+        bench.api.show_again("works", "karmada-es-m1", "a");
+        bench.api.forget();
         let reported = DeletionWaits::default();
         for minute in 0..10 {
             // What keeps the watch of a real server from being silent.
-            stand.api.put("works", work("other", None));
-            stand.api.delete("works", "karmada-es-m1", "other");
+            bench.api.put("works", work("other", None));
+            bench.api.delete("works", "karmada-es-m1", "other");
             pass(60).await;
-            step(&stand, &reported).await.unwrap();
-            if !stand.fleet.works.list().is_empty() {
+            step(&bench, &reported).await.unwrap();
+            if !bench.fleet.works.list().is_empty() {
                 break;
             }
             assert!(minute < 9, "{deletion:?}: the Work is not seen");
         }
-        step(&stand, &reported).await.unwrap();
+        step(&bench, &reported).await.unwrap();
         pass(1).await;
-        step(&stand, &reported).await.unwrap();
-        let writes = stand.api.writes();
+        step(&bench, &reported).await.unwrap();
+        let writes = bench.api.writes();
         let freed = |(method, path, _): &(Method, String, _)| {
             *method == Method::PATCH && path.ends_with("/works/a")
         };
@@ -442,9 +442,9 @@ async fn a_dead_cluster_leaves_although_one_list_lacked_a_work() {
 }
 
 /// Returns the methods of what was written about a Work.
-fn methods(stand: &Stand, name: &str) -> Vec<Method> {
+fn methods(bench: &Bench, name: &str) -> Vec<Method> {
     let path = format!("{WORKS}/{name}");
-    let writes = stand.api.writes().into_iter();
+    let writes = bench.api.writes().into_iter();
     let of_work = writes.filter(|(_, at, _)| *at == path);
     of_work.map(|(method, ..)| method).collect()
 }
@@ -454,34 +454,34 @@ async fn a_work_is_not_deleted_before_the_api_has_taken_that_its_objects_stay() 
     let mut of_namespace = work("a", None);
     of_namespace["metadata"]["ownerReferences"] =
         json!([{"apiVersion": "v1", "kind": "Namespace", "name": "shop", "uid": "u"}]);
-    let stand = Stand::followed(holding("True", [of_namespace])).await;
+    let bench = Bench::followed(holding("True", [of_namespace])).await;
     let path = format!("{WORKS}/a");
-    stand
+    bench
         .api
         .answer(Method::PATCH, &path, 409, refusal(409, "Conflict", "a"));
-    _ = step(&stand, &DeletionWaits::default()).await;
-    assert_eq!(methods(&stand, "a"), [Method::PATCH]);
-    stand.api.answer_truly();
-    stand.api.forget();
-    step(&stand, &DeletionWaits::default()).await.unwrap();
-    assert_eq!(methods(&stand, "a"), [Method::PATCH, Method::DELETE]);
+    _ = step(&bench, &DeletionWaits::default()).await;
+    assert_eq!(methods(&bench, "a"), [Method::PATCH]);
+    bench.api.answer_truly();
+    bench.api.forget();
+    step(&bench, &DeletionWaits::default()).await.unwrap();
+    assert_eq!(methods(&bench, "a"), [Method::PATCH, Method::DELETE]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_work_about_which_nothing_can_be_decided_keeps_no_other_in_a_cluster_that_leaves() {
     let other = ("works", work("b", None));
-    let stand = bound(claimed(binding()), placed(), [other]).await;
+    let bench = bound(claimed(binding()), placed(), [other]).await;
     // A policy that does not decode cannot be read, however often it is asked for.
     let policy = json!({"metadata": {"namespace": "shop", "name": "web"}, "spec": 5});
     let path = "/propagationpolicies/web";
-    stand.api.answer(Method::GET, path, 200, policy);
+    bench.api.answer(Method::GET, path, 200, policy);
     for _ in 0..3 {
-        assert!(step(&stand, &DeletionWaits::default()).await.is_err());
+        assert!(step(&bench, &DeletionWaits::default()).await.is_err());
         pass(10).await;
     }
-    assert_eq!(methods(&stand, "a"), Vec::<Method>::new());
-    assert_eq!(methods(&stand, "b"), [Method::DELETE]);
-    let reported = stand.api.reported().await;
+    assert_eq!(methods(&bench, "a"), Vec::<Method>::new());
+    assert_eq!(methods(&bench, "b"), [Method::DELETE]);
+    let reported = bench.api.reported().await;
     assert!(
         reported
             .iter()
@@ -493,33 +493,33 @@ async fn a_work_about_which_nothing_can_be_decided_keeps_no_other_in_a_cluster_t
 async fn a_work_that_the_api_does_not_let_go_keeps_no_other_of_a_dead_cluster() {
     let gone = Some("2024-01-01T00:00:00Z");
     let works = ["a", "b"].map(|it| work(it, gone));
-    let stand = Stand::followed(holding("False", works)).await;
+    let bench = Bench::followed(holding("False", works)).await;
     let refused = refusal(422, "Invalid", "a");
-    stand.api.answer(Method::PATCH, "/works/a", 422, refused);
-    assert!(step(&stand, &DeletionWaits::default()).await.is_err());
-    assert_eq!(methods(&stand, "b"), [Method::PATCH]);
+    bench.api.answer(Method::PATCH, "/works/a", 422, refused);
+    assert!(step(&bench, &DeletionWaits::default()).await.is_err());
+    assert_eq!(methods(&bench, "b"), [Method::PATCH]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_a_policy_preserves_stays_although_a_list_lacked_the_binding() {
     let mut binding = binding();
     binding["spec"]["preserveResourcesOnDeletion"] = json!(true);
-    let stand = bound(binding, placed(), []).await;
-    stand.api.hide("resourcebindings", "shop", "web-deployment");
+    let bench = bound(binding, placed(), []).await;
+    bench.api.hide("resourcebindings", "shop", "web-deployment");
     pass(5).await;
     assert!(
-        stand.binding("web-deployment").is_none(),
+        bench.binding("web-deployment").is_none(),
         "the list is short"
     );
     // An API server that has just started does not serve the kind yet.
     let (path, unserved) = ("/web-deployment", refusal(404, "NotFound", ""));
-    stand.api.answer(Method::GET, path, 404, unserved);
+    bench.api.answer(Method::GET, path, 404, unserved);
     let reported = DeletionWaits::default();
-    assert!(step(&stand, &reported).await.is_err(), "nobody knows");
-    assert_eq!(methods(&stand, "a"), Vec::<Method>::new());
-    stand.api.answer_truly();
-    step(&stand, &reported).await.unwrap();
-    assert_eq!(methods(&stand, "a"), [Method::PATCH, Method::DELETE]);
+    assert!(step(&bench, &reported).await.is_err(), "nobody knows");
+    assert_eq!(methods(&bench, "a"), Vec::<Method>::new());
+    bench.api.answer_truly();
+    step(&bench, &reported).await.unwrap();
+    assert_eq!(methods(&bench, "a"), [Method::PATCH, Method::DELETE]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -533,11 +533,11 @@ async fn containers_and_storage_that_a_policy_placed_stay_in_a_cluster_that_leav
         let mut placed = placed();
         placed["spec"]["workload"]["manifests"] =
             json!([{"apiVersion": api_version, "kind": kind, "metadata": {"name": "x"}}]);
-        let stand = bound(binding(), placed, []).await;
-        step(&stand, &DeletionWaits::default()).await.unwrap();
+        let bench = bound(binding(), placed, []).await;
+        step(&bench, &DeletionWaits::default()).await.unwrap();
         let preserved = stays.then_some(Method::PATCH).into_iter();
         let expected: Vec<_> = preserved.chain([Method::DELETE]).collect();
-        assert_eq!(methods(&stand, "a"), expected, "{kind}");
+        assert_eq!(methods(&bench, "a"), expected, "{kind}");
     }
 }
 
@@ -545,12 +545,12 @@ async fn containers_and_storage_that_a_policy_placed_stay_in_a_cluster_that_leav
 async fn a_work_that_its_binding_removes_is_left_to_it() {
     let mut placed = placed();
     placed["metadata"]["uid"] = json!("w");
-    let stand = bound(binding(), placed, []).await;
-    let works = stand.fleet.works.list_in("karmada-es-m1");
+    let bench = bound(binding(), placed, []).await;
+    let works = bench.fleet.works.list_in("karmada-es-m1");
     let uids = works.iter().filter_map(|it| it.metadata.uid.clone());
-    stand.fleet.deleted_works.add(uids);
-    step(&stand, &DeletionWaits::default()).await.unwrap();
-    assert_eq!(methods(&stand, "a"), Vec::<Method>::new());
+    bench.fleet.deleted_works.add(uids);
+    step(&bench, &DeletionWaits::default()).await.unwrap();
+    assert_eq!(methods(&bench, "a"), Vec::<Method>::new());
 }
 
 #[tokio::test(start_paused = true)]
@@ -558,19 +558,19 @@ async fn a_work_that_was_reported_to_stay_while_the_policy_was_read_is_not_repor
     let mut placed = placed();
     placed["metadata"]["uid"] = json!("w");
     let policy = ("propagationpolicies", policy());
-    let stand = bound(claimed(binding()), placed.clone(), [policy]).await;
+    let bench = bound(claimed(binding()), placed.clone(), [policy]).await;
     let (path, slow) = ("/propagationpolicies/web", Duration::from_secs(2));
-    stand.api.delay(Method::GET, path, slow);
+    bench.api.delay(Method::GET, path, slow);
     let reported = DeletionWaits::default();
     // Another client says meanwhile that the object stays, and the cache shows that.
     placed["spec"]["preserveResourcesOnDeletion"] = json!(true);
     let other = async {
         pass(1).await;
-        stand.api.put("works", placed);
+        bench.api.put("works", placed);
     };
-    let (stepped, ()) = tokio::join!(step(&stand, &reported), other);
+    let (stepped, ()) = tokio::join!(step(&bench, &reported), other);
     stepped.unwrap();
-    let work = stand.api.object("works", "karmada-es-m1", "a").unwrap();
+    let work = bench.api.object("works", "karmada-es-m1", "a").unwrap();
     let is_deleted = !work["metadata"]["deletionTimestamp"].is_null();
     let says = &work["spec"]["preserveResourcesOnDeletion"];
     assert!(
@@ -583,14 +583,14 @@ async fn a_work_that_was_reported_to_stay_while_the_policy_was_read_is_not_repor
 async fn a_large_cluster_that_leaves_asks_a_busy_api_no_more_than_it_answers() {
     const MANY: usize = 300;
     let works = (0..MANY).map(|it| work(&format!("w{it}"), None));
-    let mut stand = Stand::new(holding("True", works));
+    let mut bench = Bench::new(holding("True", works));
     let busy = refusal(429, "TooManyRequests", "");
-    stand.api.answer(Method::DELETE, "", 429, busy.clone());
-    stand.api.answer(Method::PATCH, "", 429, busy);
-    crate::clusters::cluster::start(&stand.fleet, &mut stand.tasks);
-    stand.follow().await;
+    bench.api.answer(Method::DELETE, "", 429, busy.clone());
+    bench.api.answer(Method::PATCH, "", 429, busy);
+    crate::clusters::cluster::start(&bench.fleet, &mut bench.tasks);
+    bench.follow().await;
     pass(60).await;
-    let asked = stand.api.writes().len();
+    let asked = bench.api.writes().len();
     assert!(
         asked <= MANY,
         "{asked} requests in a minute, all of which were refused as too many"

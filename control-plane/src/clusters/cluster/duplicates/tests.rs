@@ -4,7 +4,7 @@ use http::Method;
 use serde_json::Value;
 
 use super::*;
-use crate::fleet::testing::{REFUSALS, Stand, pass, refusal};
+use crate::fleet::testing::{Bench, REFUSALS, pass, refusal};
 
 /// Returns a Cluster with an id, created on a day of January.
 fn cluster(name: &str, id: &str, day: u8) -> Value {
@@ -22,23 +22,23 @@ fn namespace(cluster: &str, record: Option<&str>) -> Value {
 }
 
 /// Returns a fleet, the account of the identities in it, and the queue of its clusters.
-async fn stand(objects: Vec<(&str, Value)>) -> (Stand, Arc<Identities>, Queue<String>) {
-    let mut stand = Stand::new(objects);
+async fn bench(objects: Vec<(&str, Value)>) -> (Bench, Arc<Identities>, Queue<String>) {
+    let mut bench = Bench::new(objects);
     let queue = Queue::new("clusters");
-    let fleet = &stand.fleet;
+    let fleet = &bench.fleet;
     let identities = listen(&fleet.clusters, &fleet.namespaces, &queue);
-    stand.follow().await;
-    (stand, identities, queue)
+    bench.follow().await;
+    (bench, identities, queue)
 }
 
-async fn check(stand: &Stand, identities: &Identities, name: &str) -> Result<(), kube::Error> {
-    let cluster = stand.fleet.clusters.get(None, name).unwrap();
-    report_duplicate(&stand.fleet, &cluster, identities).await
+async fn check(bench: &Bench, identities: &Identities, name: &str) -> Result<(), kube::Error> {
+    let cluster = bench.fleet.clusters.get(None, name).unwrap();
+    report_duplicate(&bench.fleet, &cluster, identities).await
 }
 
 /// Returns the status of the condition that was written upon a Cluster.
-fn said(stand: &Stand, name: &str) -> Option<String> {
-    let writes = stand.api.writes().into_iter();
+fn said(bench: &Bench, name: &str) -> Option<String> {
+    let writes = bench.api.writes().into_iter();
     let path = format!("/clusters/{name}/status");
     let mut said = writes.filter(|it| it.1.ends_with(&path));
     let (.., body) = said.next()?;
@@ -48,15 +48,15 @@ fn said(stand: &Stand, name: &str) -> Option<String> {
 
 #[tokio::test(start_paused = true)]
 async fn the_cluster_that_came_later_is_reported_and_the_id_of_the_first_is_recorded() {
-    let (stand, identities, _) = stand(vec![
+    let (bench, identities, _) = bench(vec![
         ("clusters", cluster("a", "x", 1)),
         ("clusters", cluster("b", "x", 2)),
         ("namespaces", namespace("a", None)),
         ("namespaces", namespace("b", None)),
     ])
     .await;
-    check(&stand, &identities, "a").await.unwrap();
-    let writes = stand.api.writes();
+    check(&bench, &identities, "a").await.unwrap();
+    let writes = bench.api.writes();
     let [(Method::PATCH, path, body)] = &writes[..] else {
         panic!("{writes:?}");
     };
@@ -65,12 +65,12 @@ async fn the_cluster_that_came_later_is_reported_and_the_id_of_the_first_is_reco
         body["metadata"]["annotations"],
         json!({identity::RECORD: "x"})
     );
-    stand.api.forget();
-    check(&stand, &identities, "b").await.unwrap();
-    assert_eq!(said(&stand, "b").as_deref(), Some("False"));
-    assert_eq!(stand.api.writes().len(), 1, "nothing is recorded for it");
+    bench.api.forget();
+    check(&bench, &identities, "b").await.unwrap();
+    assert_eq!(said(&bench, "b").as_deref(), Some("False"));
+    assert_eq!(bench.api.writes().len(), 1, "nothing is recorded for it");
     let reported = [("b".to_owned(), "DuplicateRegistration".to_owned())];
-    assert_eq!(stand.api.reported().await, reported);
+    assert_eq!(bench.api.reported().await, reported);
 }
 
 #[tokio::test(start_paused = true)]
@@ -80,10 +80,10 @@ async fn that_a_cluster_is_the_only_one_again_is_written_and_warns_nobody() {
         "type": "UniqueIdentity", "status": "False", "reason": "RegisteredAlready",
         "message": "", "lastTransitionTime": "2024-01-02T00:00:00Z",
     }]});
-    let (stand, identities, _) = stand(vec![("clusters", refused)]).await;
-    check(&stand, &identities, "b").await.unwrap();
-    assert_eq!(said(&stand, "b").as_deref(), Some("True"));
-    assert_eq!(stand.api.reported().await, []);
+    let (bench, identities, _) = bench(vec![("clusters", refused)]).await;
+    check(&bench, &identities, "b").await.unwrap();
+    assert_eq!(said(&bench, "b").as_deref(), Some("True"));
+    assert_eq!(bench.api.reported().await, []);
 }
 
 #[tokio::test(start_paused = true)]
@@ -93,17 +93,17 @@ async fn a_write_that_comes_too_late_is_none_and_one_that_is_refused_is_tried_ag
             ("b", "/clusters/b/status"),
             ("a", "/namespaces/karmada-es-a"),
         ] {
-            let (stand, identities, _) = stand(vec![
+            let (bench, identities, _) = bench(vec![
                 ("clusters", cluster("a", "x", 1)),
                 ("clusters", cluster("b", "x", 2)),
                 ("namespaces", namespace("a", None)),
             ])
             .await;
             let refused = refusal(code, reason, name);
-            stand.api.answer(Method::PATCH, path, code, refused);
-            let looked = check(&stand, &identities, name).await;
+            bench.api.answer(Method::PATCH, path, code, refused);
+            let looked = check(&bench, &identities, name).await;
             assert_eq!(looked.is_ok(), is_usual, "{path} {code}");
-            assert_eq!(stand.api.reported().await, [], "{path} {code}");
+            assert_eq!(bench.api.reported().await, [], "{path} {code}");
         }
     }
 }
@@ -127,25 +127,25 @@ async fn what_is_recorded_counts_while_its_cluster_has_that_id_or_cannot_be_seen
             ("namespaces", namespace("b", None)),
         ];
         objects.extend(seen.map(|it| ("clusters", it)));
-        let (stand, identities, _) = stand(objects).await;
+        let (bench, identities, _) = bench(objects).await;
         if let Some(answer) = answered {
-            stand.api.answer(Method::GET, "/clusters/a", 200, answer);
+            bench.api.answer(Method::GET, "/clusters/a", 200, answer);
         }
-        check(&stand, &identities, "b").await.unwrap();
-        assert_eq!(said(&stand, "b").as_deref(), expected, "{what}");
+        check(&bench, &identities, "b").await.unwrap();
+        assert_eq!(said(&bench, "b").as_deref(), expected, "{what}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_old_cluster_that_takes_the_id_of_another_comes_later() {
-    let (stand, identities, queue) = stand(vec![("clusters", cluster("b", "x", 2))]).await;
-    stand.api.put("clusters", cluster("a", "x", 1));
+    let (bench, identities, queue) = bench(vec![("clusters", cluster("b", "x", 2))]).await;
+    bench.api.put("clusters", cluster("a", "x", 1));
     pass(5).await;
     assert_eq!(queue.len(), 1, "the other is looked at");
-    check(&stand, &identities, "b").await.unwrap();
-    assert_eq!(said(&stand, "b"), None);
-    check(&stand, &identities, "a").await.unwrap();
-    assert_eq!(said(&stand, "a").as_deref(), Some("False"));
+    check(&bench, &identities, "b").await.unwrap();
+    assert_eq!(said(&bench, "b"), None);
+    check(&bench, &identities, "a").await.unwrap();
+    assert_eq!(said(&bench, "a").as_deref(), Some("False"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -157,13 +157,13 @@ async fn what_a_list_lacks_keeps_its_claim_and_what_was_deleted_does_not() {
         for (is_deleted, expected) in [(true, &["b"][..]), (false, &["a", "b"])] {
             let rest = [("clusters", cluster("b", "x", 2))];
             let all = objects.clone().into_iter().chain(rest).collect();
-            let (stand, identities, _) = stand(all).await;
+            let (bench, identities, _) = bench(all).await;
             pass(5).await;
 
             if is_deleted {
-                stand.api.delete(plural, "", &name);
+                bench.api.delete(plural, "", &name);
             } else {
-                stand.api.lose(plural, "", &name);
+                bench.api.lose(plural, "", &name);
             }
             pass(120).await;
             let mut holders: Vec<String> =

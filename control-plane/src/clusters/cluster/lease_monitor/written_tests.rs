@@ -4,7 +4,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fleet::testing::{Stand, only_condition, pass, refusal};
+use crate::fleet::testing::{Bench, only_condition, pass, refusal};
 use crate::settings::Settings;
 
 fn cluster(name: &str, mode: &str) -> Value {
@@ -25,22 +25,22 @@ fn lease(name: &str, minute: u64) -> Value {
 }
 
 /// Returns a fleet in which the heartbeats of the clusters are listened to.
-async fn stand(objects: Vec<(&str, Value)>) -> Stand {
-    let mut stand = Stand::new(objects);
-    start(&stand.fleet, &mut stand.tasks);
-    stand.follow().await;
-    stand
+async fn bench(objects: Vec<(&str, Value)>) -> Bench {
+    let mut bench = Bench::new(objects);
+    start(&bench.fleet, &mut bench.tasks);
+    bench.follow().await;
+    bench
 }
 
 /// Returns a fleet in which those of `m1` are, which has just renewed its lease.
-async fn of_one() -> Stand {
+async fn of_one() -> Bench {
     let m1 = ("clusters", cluster("m1", "Pull"));
-    stand(vec![m1, ("leases", lease("m1", 0))]).await
+    bench(vec![m1, ("leases", lease("m1", 0))]).await
 }
 
 /// Returns the clusters for which it was written that they are silent.
-fn silent(stand: &Stand) -> Vec<String> {
-    let writes = stand.api.writes().into_iter();
+fn silent(bench: &Bench) -> Vec<String> {
+    let writes = bench.api.writes().into_iter();
     let silent = writes.filter_map(|(_, path, body)| {
         let name = path.strip_suffix("/status")?.rsplit('/').next()?;
         let is_ready = &body["status"]["conditions"][0];
@@ -50,43 +50,43 @@ fn silent(stand: &Stand) -> Vec<String> {
 }
 
 /// Returns how often a path with this end was read.
-fn reads(stand: &Stand, end: &str) -> usize {
-    let asked = stand.api.asked().into_iter();
+fn reads(bench: &Bench, end: &str) -> usize {
+    let asked = bench.api.asked().into_iter();
     let reads = asked.filter(|it| it.method == Method::GET && it.path.ends_with(end));
     reads.count()
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_silent_cluster_is_reported_once_when_its_grace_is_over_and_its_lease_was_read_once() {
-    let stand = stand(vec![
+    let bench = bench(vec![
         ("clusters", cluster("m1", "Pull")),
         ("clusters", cluster("pushed", "Push")),
         ("leases", lease("m1", 0)),
     ])
     .await;
     pass(38).await;
-    assert_eq!(silent(&stand), [""; 0]);
+    assert_eq!(silent(&bench), [""; 0]);
     pass(4).await;
-    assert_eq!(silent(&stand), ["m1"]);
-    assert_eq!(reads(&stand, "/leases/m1"), 1);
+    assert_eq!(silent(&bench), ["m1"]);
+    assert_eq!(reads(&bench, "/leases/m1"), 1);
     assert!(
-        reads(&stand, "/leases") > 5,
+        reads(&bench, "/leases") > 5,
         "the API is asked all the time"
     );
-    assert_eq!(stand.api.reported().await.len(), 1);
+    assert_eq!(bench.api.reported().await.len(), 1);
     pass(300).await;
-    assert_eq!(silent(&stand), ["m1"]);
+    assert_eq!(silent(&bench), ["m1"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn that_an_agent_lives_and_does_not_renew_its_lease_is_reported() {
-    let stand = of_one().await;
+    let bench = of_one().await;
     for (what, expected) in [("it fell silent", 0), ("its status came again", 1)] {
         pass(45).await;
-        let reported = stand.api.reported().await;
+        let reported = bench.api.reported().await;
         let reported = reported.iter().filter(|it| it.1 == "LeaseNotRenewed");
         assert_eq!(reported.count(), expected, "{what}");
-        stand.api.put("clusters", cluster("m1", "Pull"));
+        bench.api.put("clusters", cluster("m1", "Pull"));
     }
 }
 
@@ -96,73 +96,73 @@ async fn the_shorter_the_grace_the_more_often_the_api_is_asked() {
         cluster_monitor_grace_period: "8s".parse().unwrap(),
         ..Settings::default()
     };
-    let mut stand = Stand::with(settings, []);
-    start(&stand.fleet, &mut stand.tasks);
-    stand.follow().await;
+    let mut bench = Bench::with(settings, []);
+    start(&bench.fleet, &mut bench.tasks);
+    bench.follow().await;
     pass(10).await;
-    assert!(reads(&stand, "/leases") > 8);
+    assert!(reads(&bench, "/leases") > 8);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_cluster_whose_renewals_are_seen_is_alive_whatever_is_read() {
-    let stand = of_one().await;
+    let bench = of_one().await;
     let stale = lease("m1", 0);
-    stand.api.answer(Method::GET, "/leases/m1", 200, stale);
+    bench.api.answer(Method::GET, "/leases/m1", 200, stale);
     for minute in 1..20 {
         pass(10).await;
-        stand.api.put("leases", lease("m1", minute));
+        bench.api.put("leases", lease("m1", minute));
     }
-    assert_eq!(silent(&stand), [""; 0]);
+    assert_eq!(silent(&bench), [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_cluster_that_comes_after_its_lease_is_given_one_grace() {
-    let stand = stand(vec![("leases", lease("m1", 0))]).await;
+    let bench = bench(vec![("leases", lease("m1", 0))]).await;
     pass(10).await;
-    stand.api.put("clusters", cluster("m1", "Pull"));
+    bench.api.put("clusters", cluster("m1", "Pull"));
     pass(37).await;
-    assert_eq!(silent(&stand), [""; 0]);
+    assert_eq!(silent(&bench), [""; 0]);
     pass(8).await;
-    assert_eq!(silent(&stand), ["m1"]);
+    assert_eq!(silent(&bench), ["m1"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_cluster_that_is_gone_is_not_missed() {
-    let stand = stand(vec![("clusters", cluster("m1", "Pull"))]).await;
+    let bench = bench(vec![("clusters", cluster("m1", "Pull"))]).await;
     pass(10).await;
-    stand.api.delete("clusters", "", "m1");
+    bench.api.delete("clusters", "", "m1");
     pass(10).await;
-    stand.api.forget();
+    bench.api.forget();
     pass(100).await;
-    assert_eq!(reads(&stand, "/leases/m1"), 0);
+    assert_eq!(reads(&bench, "/leases/m1"), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_cluster_that_falls_silent_while_it_is_removed_is_reported() {
-    let stand = of_one().await;
+    let bench = of_one().await;
     pass(10).await;
     let mut leaving = cluster("m1", "Pull");
     leaving["metadata"]["deletionTimestamp"] = json!("2024-01-02T00:00:00Z");
     leaving["metadata"]["finalizers"] = json!(["karmada.io/cluster-controller"]);
-    stand.api.put("clusters", leaving);
+    bench.api.put("clusters", leaving);
     pass(60).await;
-    assert_eq!(silent(&stand), ["m1"]);
+    assert_eq!(silent(&bench), ["m1"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn nobody_is_silent_while_the_api_does_not_answer_and_that_time_is_given_back() {
-    let stand = of_one().await;
+    let bench = of_one().await;
     for path in ["/leases", "/leases/m1"] {
         let broken = refusal(500, "InternalError", "m1");
-        stand.api.answer(Method::GET, path, 500, broken);
+        bench.api.answer(Method::GET, path, 500, broken);
     }
     pass(300).await;
-    assert_eq!(silent(&stand), [""; 0]);
-    stand.api.answer_truly();
+    assert_eq!(silent(&bench), [""; 0]);
+    bench.api.answer_truly();
     pass(20).await;
-    assert_eq!(silent(&stand), [""; 0], "it has its grace again");
+    assert_eq!(silent(&bench), [""; 0], "it has its grace again");
     pass(40).await;
-    assert_eq!(silent(&stand), ["m1"]);
+    assert_eq!(silent(&bench), ["m1"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -170,10 +170,10 @@ async fn leases_of_many_are_read_together() {
     let names: Vec<String> = (0..MANY).map(|it| format!("m{it}")).collect();
     let clusters = names.iter().map(|it| ("clusters", cluster(it, "Pull")));
     let leases = names.iter().map(|it| ("leases", lease(it, 0)));
-    let stand = stand(clusters.chain(leases).collect()).await;
+    let bench = bench(clusters.chain(leases).collect()).await;
     pass(50).await;
-    assert_eq!(silent(&stand).len(), MANY);
-    let asked = stand.api.asked().into_iter();
+    assert_eq!(silent(&bench).len(), MANY);
+    let asked = bench.api.asked().into_iter();
     let alone = asked.filter(|it| it.path.contains("/leases/"));
     assert_eq!(alone.count(), 0);
 }
@@ -181,7 +181,7 @@ async fn leases_of_many_are_read_together() {
 #[tokio::test(start_paused = true)]
 async fn a_report_that_cannot_be_written_is_tried_again_each_second_and_holds_no_other_up() {
     for breaks in [false, true] {
-        let stand = stand(vec![
+        let bench = bench(vec![
             ("clusters", cluster("m1", "Pull")),
             ("clusters", cluster("m2", "Pull")),
             ("leases", lease("m1", 0)),
@@ -190,23 +190,23 @@ async fn a_report_that_cannot_be_written_is_tried_again_each_second_and_holds_no
         .await;
         let path = "/clusters/m1/status";
         if breaks {
-            stand.api.cut(Method::PATCH, path);
+            bench.api.cut(Method::PATCH, path);
         } else {
             let refused = refusal(403, "Forbidden", "m1");
-            stand.api.answer(Method::PATCH, path, 403, refused);
+            bench.api.answer(Method::PATCH, path, 403, refused);
         }
         pass(30).await;
-        stand.api.put("leases", lease("m2", 1));
+        bench.api.put("leases", lease("m2", 1));
         pass(38).await;
-        let tried = silent(&stand);
+        let tried = silent(&bench);
         assert!(tried.iter().all(|it| it == "m1"), "{tried:?}");
         assert!((20..40).contains(&tried.len()), "{tried:?}");
         pass(4).await;
-        assert!(silent(&stand).contains(&"m2".to_owned()), "{breaks}");
-        stand.api.answer_truly();
-        stand.api.forget();
+        assert!(silent(&bench).contains(&"m2".to_owned()), "{breaks}");
+        bench.api.answer_truly();
+        bench.api.forget();
         pass(3).await;
-        assert_eq!(silent(&stand), ["m1"], "{breaks}");
+        assert_eq!(silent(&bench), ["m1"], "{breaks}");
     }
 }
 
@@ -224,15 +224,15 @@ async fn a_lease_that_cannot_be_read_is_no_sign_of_life_and_holds_no_other_up() 
         let clusters = names.iter().map(|it| ("clusters", cluster(it, "Pull")));
         let leases = names.iter().map(|it| ("leases", lease(it, 0)));
         let odd = [("leases", odd), ("clusters", cluster("a", "Pull"))];
-        let stand = stand(clusters.chain(leases).chain(odd).collect()).await;
+        let bench = bench(clusters.chain(leases).chain(odd).collect()).await;
         pass(60).await;
-        assert_eq!(silent(&stand).len(), others + 1, "{many}");
+        assert_eq!(silent(&bench).len(), others + 1, "{many}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_cluster_in_which_its_member_wrote_what_cannot_be_read_is_reported_all_the_same() {
-    let stand = of_one().await;
+    let bench = of_one().await;
     let mut odd = cluster("m1", "Pull");
     let conditions = &mut odd["status"]["conditions"];
     conditions.as_array_mut().unwrap().push(json!({
@@ -242,9 +242,9 @@ async fn a_cluster_in_which_its_member_wrote_what_cannot_be_read_is_reported_all
     odd["metadata"]["managedFields"] = json!([{
         "manager": "x", "operation": "Update", "time": UNREADABLE, "fieldsType": "FieldsV1",
     }]);
-    stand.api.put("clusters", odd);
+    bench.api.put("clusters", odd);
     pass(60).await;
-    assert_eq!(silent(&stand), ["m1"], "once");
+    assert_eq!(silent(&bench), ["m1"], "once");
 }
 
 #[tokio::test(start_paused = true)]
@@ -253,10 +253,10 @@ async fn a_cluster_that_refused_the_credentials_is_reported_silent_as_of_its_sil
     let ready = &mut refused["status"]["conditions"][0];
     ready["status"] = json!("Unknown");
     ready["reason"] = json!("ClusterCredentialsRefused");
-    let stand = stand(vec![("clusters", refused), ("leases", lease("m1", 0))]).await;
+    let bench = bench(vec![("clusters", refused), ("leases", lease("m1", 0))]).await;
     pass(60).await;
-    assert_eq!(silent(&stand), ["m1"]);
-    let writes = stand.api.writes();
+    assert_eq!(silent(&bench), ["m1"]);
+    let writes = bench.api.writes();
     let written = writes.iter().find(|it| it.1.ends_with("/m1/status"));
     let ready = &written.unwrap().2["status"]["conditions"][0];
     assert_eq!(ready["reason"], json!("ClusterStatusUnknown"));
@@ -268,10 +268,10 @@ async fn the_silence_of_a_cluster_with_two_ready_conditions_is_written_as_the_ap
     let mut odd = cluster("m1", "Pull");
     let conditions = odd["status"]["conditions"].as_array_mut().unwrap();
     conditions.push(conditions[0].clone());
-    let stand = stand(vec![("clusters", odd), ("leases", lease("m1", 0))]).await;
+    let bench = bench(vec![("clusters", odd), ("leases", lease("m1", 0))]).await;
     pass(60).await;
-    assert_eq!(silent(&stand), ["m1"]);
-    let writes = stand.api.writes();
+    assert_eq!(silent(&bench), ["m1"]);
+    let writes = bench.api.writes();
     let written = writes.iter().find(|it| it.1.ends_with("/m1/status"));
     let conditions = written.unwrap().2["status"]["conditions"].as_array();
     let statuses = conditions.unwrap().iter().map(|it| &it["status"]);

@@ -3,22 +3,22 @@
 use serde_json::Value;
 
 use super::*;
-use crate::fleet::testing::{Stand, pass, refusal, taint};
+use crate::fleet::testing::{Bench, pass, refusal, taint};
 
 /// Returns a fleet with a cluster and three policies.
-async fn stand() -> (Stand, Arc<Cluster>) {
+async fn bench() -> (Bench, Arc<Cluster>) {
     let named = |name: &str| json!({"metadata": {"name": name}, "spec": {"syncMode": "Pull"}});
     let policies =
         ["one", "other-effect", "other-key"].map(|it| ("clustertaintpolicies", named(it)));
     let objects = [("clusters", named("m1"))].into_iter().chain(policies);
-    let stand = Stand::followed(objects).await;
-    let cluster = stand.fleet.clusters.get(None, "m1").unwrap();
-    (stand, cluster)
+    let bench = Bench::followed(objects).await;
+    let cluster = bench.fleet.clusters.get(None, "m1").unwrap();
+    (bench, cluster)
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_refused_taint_is_reported_of_the_cluster_and_of_the_policies_that_want_it() {
-    let (stand, cluster) = stand().await;
+    let (bench, cluster) = bench().await;
     let refused = taint("a", "PreferNoSchedule");
     let outcome = Outcome {
         changes: vec![
@@ -30,20 +30,20 @@ async fn a_refused_taint_is_reported_of_the_cluster_and_of_the_policies_that_wan
     };
     let status: Value = refusal(422, "Invalid", "m1");
     let error = kube::Error::Api(Box::new(serde_json::from_value(status).unwrap()));
-    report_refused(&stand.fleet, &cluster, &outcome, &refused, &error);
+    report_refused(&bench.fleet, &cluster, &outcome, &refused, &error);
     let expected = ["m1", "one"].map(|it| (it.to_owned(), "TaintRefused".to_owned()));
-    assert_eq!(stand.api.reported().await, expected);
+    assert_eq!(bench.api.reported().await, expected);
 }
 
 #[tokio::test(start_paused = true)]
 async fn that_policies_are_left_out_is_reported_of_the_cluster() {
-    let (stand, cluster) = stand().await;
+    let (bench, cluster) = bench().await;
     let outcome = Outcome {
         left_out: ["one".to_owned(), "two".to_owned()].into(),
         ..Outcome::default()
     };
-    report_left_out(&stand.fleet, &cluster, &outcome);
-    let events = stand.api.events().await;
+    report_left_out(&bench.fleet, &cluster, &outcome);
+    let events = bench.api.events().await;
     let [(about, reason, message)] = &events[..] else {
         panic!("{events:?}");
     };
@@ -59,44 +59,44 @@ async fn that_policies_are_left_out_is_reported_of_the_cluster() {
 async fn only_a_policy_that_the_api_does_not_have_is_gone() {
     let policy = |name: &str| json!({"metadata": {"name": name}, "spec": {}});
     let objects = ["listed", "left", "remade"].map(|it| ("clustertaintpolicies", policy(it)));
-    let stand = Stand::followed(objects).await;
+    let bench = Bench::followed(objects).await;
     for name in ["left", "remade"] {
-        stand.api.delete("clustertaintpolicies", "", name);
+        bench.api.delete("clustertaintpolicies", "", name);
     }
     pass(1).await;
     // The cache does not see these.
     for name in ["unlisted", "remade"] {
         let path = format!("/clustertaintpolicies/{name}");
         let answer = policy(name);
-        stand.api.answer(http::Method::GET, &path, 200, answer);
+        bench.api.answer(http::Method::GET, &path, 200, answer);
     }
     let held = json!(["listed", "unlisted", "left", "remade", "absent"]);
     let taints = json!([{"key": "a", "effect": "NoExecute", "heldBy": held}]);
     let record = Record::read(Some(&json!({ "taints": taints }).to_string())).unwrap();
-    let found = gone(&stand.fleet, Some(&record)).await.unwrap();
+    let found = gone(&bench.fleet, Some(&record)).await.unwrap();
     let expected = ["left", "absent"].map(str::to_owned);
     assert_eq!(found, HashSet::from(expected));
-    assert_eq!(gone(&stand.fleet, None).await.unwrap(), HashSet::new());
+    assert_eq!(gone(&bench.fleet, None).await.unwrap(), HashSet::new());
     // An API server that has just started does not serve the kind yet.
     let unserved = refusal(404, "NotFound", "");
     let path = "/clustertaintpolicies/absent";
-    stand.api.answer(http::Method::GET, path, 404, unserved);
-    assert!(gone(&stand.fleet, Some(&record)).await.is_err());
+    bench.api.answer(http::Method::GET, path, 404, unserved);
+    assert!(gone(&bench.fleet, Some(&record)).await.is_err());
     // The definition of the kind was removed, and the watch showed that the policy was deleted.
     let taints = json!([{"key": "a", "effect": "NoExecute", "heldBy": ["left"]}]);
     let record = Record::read(Some(&json!({ "taints": taints }).to_string())).unwrap();
     let (path, unserved) = ("/clustertaintpolicies/left", refusal(404, "NotFound", ""));
-    stand.api.answer(http::Method::GET, path, 404, unserved);
-    let found = gone(&stand.fleet, Some(&record)).await.unwrap();
+    bench.api.answer(http::Method::GET, path, 404, unserved);
+    let found = gone(&bench.fleet, Some(&record)).await.unwrap();
     assert_eq!(found, HashSet::from(["left".to_owned()]));
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_a_policy_cannot_mean_is_reported_once_for_each_of_its_versions_and_its_taints_are_reported()
  {
-    let mut stand = Stand::new([("clusters", conditioned("False", 0))]);
-    start(&stand.fleet, &mut stand.tasks);
-    stand.follow().await;
+    let mut bench = Bench::new([("clusters", conditioned("False", 0))]);
+    start(&bench.fleet, &mut bench.tasks);
+    bench.follow().await;
     let policy = |generation: u8, effect: &str, label: &str| {
         let on = json!({"conditionType": "Ready", "operator": "In", "statusValues": ["False"]});
         let taints = ["NoExecute", effect].map(|effect| json!({"key": "a", "effect": effect}));
@@ -106,12 +106,12 @@ async fn what_a_policy_cannot_mean_is_reported_once_for_each_of_its_versions_and
         })
     };
     for (generation, effect, label) in [(1, "Never", "a"), (1, "Never", "b"), (2, "Ever", "b")] {
-        stand
+        bench
             .api
             .put("clustertaintpolicies", policy(generation, effect, label));
         pass(5).await;
     }
-    let events = stand.api.events().await;
+    let events = bench.api.events().await;
     let reported = |reason: &str| events.iter().filter(|it| it.1 == reason).count();
     assert_eq!(reported("InvalidClusterTaintPolicy"), 2, "{events:?}");
     assert_eq!(reported("TaintClusterSucceed"), 1, "{events:?}");
@@ -131,7 +131,7 @@ fn conditioned(status: &str, minute: u8) -> Value {
 
 /// Returns a fleet with a cluster that is not ready, and a policy that taints clusters which have
 /// not been ready for so long.
-async fn tainting(seconds: u8) -> Stand {
+async fn tainting(seconds: u8) -> Bench {
     let on = json!({
         "conditionType": "Ready", "operator": "In", "statusValues": ["False", "Unknown"],
     });
@@ -142,57 +142,57 @@ async fn tainting(seconds: u8) -> Stand {
     let policy = json!({
         "metadata": {"name": "p"}, "spec": {"matchConditions": [on], "taintsToAdd": [taint]},
     });
-    let mut stand = Stand::new([
+    let mut bench = Bench::new([
         ("clusters", conditioned("False", 0)),
         ("clustertaintpolicies", policy),
     ]);
-    start(&stand.fleet, &mut stand.tasks);
-    stand.follow().await;
-    stand
+    start(&bench.fleet, &mut bench.tasks);
+    bench.follow().await;
+    bench
 }
 
 /// Shows the cluster with a condition and taints, and with the record that it has.
-fn report(stand: &Stand, status: &str, minute: u8, taints: &[Taint]) {
+fn report(bench: &Bench, status: &str, minute: u8, taints: &[Taint]) {
     let mut cluster = conditioned(status, minute);
-    let held = stand.fleet.clusters.get(None, "m1").unwrap();
+    let held = bench.fleet.clusters.get(None, "m1").unwrap();
     cluster["metadata"]["annotations"] = json!(held.annotations());
     cluster["spec"]["taints"] = json!(taints);
-    stand.api.put("clusters", cluster);
+    bench.api.put("clusters", cluster);
 }
 
 /// Returns the taints that the API has.
-async fn taints(stand: &Stand) -> Vec<Taint> {
-    let api = Api::<Cluster>::all(stand.fleet.client.clone());
+async fn taints(bench: &Bench) -> Vec<Taint> {
+    let api = Api::<Cluster>::all(bench.fleet.client.clone());
     api.get("m1").await.unwrap().spec.taints
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_change_that_was_seen_breaks_no_window_and_taints_go_with_the_conditions() {
-    let stand = tainting(30).await;
+    let bench = tainting(30).await;
     pass(20).await;
-    assert_eq!(taints(&stand).await, []);
+    assert_eq!(taints(&bench).await, []);
     // From False to Unknown, under the eyes of this process.
-    report(&stand, "Unknown", 1, &[]);
+    report(&bench, "Unknown", 1, &[]);
     pass(15).await;
-    let found = taints(&stand).await;
+    let found = taints(&bench).await;
     assert_eq!(found.len(), 1, "not ready for 35 s: {found:?}");
-    report(&stand, "True", 2, &found);
+    report(&bench, "True", 2, &found);
     pass(25).await;
-    assert_eq!(taints(&stand).await, found);
+    assert_eq!(taints(&bench).await, found);
     pass(10).await;
-    assert_eq!(taints(&stand).await, []);
+    assert_eq!(taints(&bench).await, []);
 }
 
 #[tokio::test(start_paused = true)]
 async fn that_somebody_took_off_a_taint_of_a_policy_is_reported_once() {
-    let stand = tainting(30).await;
+    let bench = tainting(30).await;
     pass(60).await;
-    assert_eq!(taints(&stand).await.len(), 1);
+    assert_eq!(taints(&bench).await.len(), 1);
     // A person, or a tool that keeps the Cluster as a repository has it.
-    report(&stand, "False", 0, &[]);
+    report(&bench, "False", 0, &[]);
     pass(600).await;
-    assert_eq!(taints(&stand).await, []);
-    let reported = stand.api.reported().await;
+    assert_eq!(taints(&bench).await, []);
+    let reported = bench.api.reported().await;
     let withdrawn = reported.iter().filter(|it| it.1 == "TaintWithdrawn");
     assert_eq!(withdrawn.count(), 1, "{reported:?}");
 }
@@ -206,20 +206,20 @@ async fn a_taint_that_cannot_be_written_is_reported_of_the_cluster_and_tried_aga
         // The API does not serve clusters now.
         (404, "NotFound", ""),
     ] {
-        let stand = tainting(30).await;
+        let bench = tainting(30).await;
         let refused = refusal(code, reason, name);
         let method = http::Method::PATCH;
-        stand.api.answer(method, "/clusters/m1", code, refused);
+        bench.api.answer(method, "/clusters/m1", code, refused);
         pass(60).await;
-        let reported = stand.api.reported().await;
+        let reported = bench.api.reported().await;
         assert!(!reported.is_empty(), "{code}");
         let expected = ("m1".to_owned(), "TaintClusterFailed".to_owned());
         assert!(
             reported.iter().all(|it| *it == expected),
             "{code} {reported:?}"
         );
-        stand.api.answer_truly();
+        bench.api.answer_truly();
         pass(600).await;
-        assert_eq!(taints(&stand).await.len(), 1, "{code}");
+        assert_eq!(taints(&bench).await.len(), 1, "{code}");
     }
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::fleet::budget::pace::Pace;
-use crate::fleet::testing::{REFUSALS, Stand, binding, claimed, cluster, pass, policy, refusal};
+use crate::fleet::testing::{Bench, REFUSALS, binding, claimed, cluster, pass, policy, refusal};
 use crate::movement::eviction;
 
 /// Returns a binding whose application asks for failover, and is unhealthy in `m1`.
@@ -21,47 +21,47 @@ fn unhealthy() -> Value {
 
 /// Returns where the workload is to run according to what was written; the list is empty as long as
 /// nothing was written.
-fn placements(stand: &Stand) -> Vec<Value> {
-    let writes = stand.api.writes().into_iter();
+fn placements(bench: &Bench) -> Vec<Value> {
+    let writes = bench.api.writes().into_iter();
     let placements = writes.filter_map(|(.., body)| body["spec"].get("clusters").cloned());
     placements.collect()
 }
 
-async fn stand(binding: Value) -> Stand {
-    let mut stand = Stand::new([
+async fn bench(binding: Value) -> Bench {
+    let mut bench = Bench::new([
         ("clusters", cluster("m1")),
         ("clusters", cluster("m2")),
         ("resourcebindings", binding),
     ]);
-    begin(&mut stand).await;
-    stand
+    begin(&mut bench).await;
+    bench
 }
 
 /// Starts the controller, and the evictor without its taints.
-async fn begin(stand: &mut Stand) {
-    let pace = Pace::of(&stand.fleet.settings);
-    let evictor = eviction::start(&stand.fleet, &pace, false, &mut stand.tasks);
-    start(&stand.fleet, &evictor, &mut stand.tasks);
-    stand.follow().await;
+async fn begin(bench: &mut Bench) {
+    let pace = Pace::of(&bench.fleet.settings);
+    let evictor = eviction::start(&bench.fleet, &pace, false, &mut bench.tasks);
+    start(&bench.fleet, &evictor, &mut bench.tasks);
+    bench.follow().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_application_that_is_unhealthy_for_longer_than_tolerated_moves_once() {
     let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
     let _recording = metrics::set_default_local_recorder(&recorder);
-    let stand = stand(unhealthy()).await;
+    let bench = bench(unhealthy()).await;
     pass(28).await;
-    assert_eq!(placements(&stand), [Value::Null; 0]);
+    assert_eq!(placements(&bench), [Value::Null; 0]);
     pass(10).await;
-    assert_eq!(placements(&stand), [json!([{"name": "m2", "replicas": 2}])]);
-    let reported = stand.api.reported().await;
+    assert_eq!(placements(&bench), [json!([{"name": "m2", "replicas": 2}])]);
+    let reported = bench.api.reported().await;
     for reason in ["WaitingForToleration", "ApplicationMoved"] {
         let reported_of = reported.iter().filter(|it| it.1 == reason);
         let about: Vec<&str> = reported_of.map(|it| &*it.0).collect();
         assert_eq!(about, ["web-deployment", "web"], "{reported:?}");
     }
     pass(120).await;
-    assert_eq!(placements(&stand).len(), 1);
+    assert_eq!(placements(&bench).len(), 1);
     let figures = recorder.handle().render();
     let counted = r#"muster_application_failovers_total{result="moved"} 1"#;
     assert!(figures.lines().any(|it| it == counted), "{figures}");
@@ -74,34 +74,34 @@ async fn a_binding_that_was_made_again_is_unhealthy_anew() {
         binding["metadata"]["uid"] = json!(uid);
         binding
     };
-    let stand = stand(made("first")).await;
+    let bench = bench(made("first")).await;
     pass(20).await;
-    stand.api.put("resourcebindings", made("second"));
+    bench.api.put("resourcebindings", made("second"));
     pass(25).await;
-    assert_eq!(placements(&stand), [Value::Null; 0]);
+    assert_eq!(placements(&bench), [Value::Null; 0]);
     pass(10).await;
-    assert_eq!(placements(&stand).len(), 1);
+    assert_eq!(placements(&bench).len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn that_the_health_is_not_known_because_an_update_is_refused_is_reported() {
-    let stand = stand(unhealthy()).await;
+    let bench = bench(unhealthy()).await;
     pass(20).await;
     let put = |report: Value| {
-        let mut binding = stand.api.binding("web-deployment");
+        let mut binding = bench.api.binding("web-deployment");
         binding["status"]["aggregatedStatus"] = json!([report]);
-        stand.api.put("resourcebindings", binding);
+        bench.api.put("resourcebindings", binding);
     };
     let reported = || {
-        let binding = stand.api.binding("web-deployment");
+        let binding = bench.api.binding("web-deployment");
         let reported = &binding["status"]["conditions"][0];
         ["status", "reason"].map(|field| reported[field].as_str().unwrap().to_owned())
     };
     put(json!({"clusterName": "m1", "health": "Unknown", "appliedMessage": "denied"}));
     pass(300).await;
-    assert_eq!(placements(&stand), [Value::Null; 0]);
+    assert_eq!(placements(&bench), [Value::Null; 0]);
     assert_eq!(reported(), ["True", "UpdateNotApplied"]);
-    let events = stand.api.reported().await;
+    let events = bench.api.reported().await;
     let warned = events.iter().filter(|it| it.1 == "UpdateNotApplied");
     assert_eq!(
         warned.count(),
@@ -118,9 +118,9 @@ async fn an_update_that_is_refused_of_a_copy_that_was_well_says_nothing_of_its_h
     let mut refused = unhealthy();
     refused["status"]["aggregatedStatus"] =
         json!([{"clusterName": "m1", "health": "Unknown", "appliedMessage": "denied"}]);
-    let stand = stand(refused).await;
+    let bench = bench(refused).await;
     pass(120).await;
-    assert!(stand.api.reported().await.is_empty());
+    assert!(bench.api.reported().await.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -131,9 +131,9 @@ async fn a_move_is_written_with_the_new_placement_and_other_schedulers_place_wha
     ] {
         let mut binding = unhealthy();
         binding["spec"]["schedulerName"] = json!(scheduler);
-        let stand = stand(binding).await;
+        let bench = bench(binding).await;
         pass(40).await;
-        let writes = stand.api.writes().into_iter();
+        let writes = bench.api.writes().into_iter();
         let left = |spec: &Value| !spec["gracefulEvictionTasks"].is_null();
         let bodies: Vec<Value> = writes
             .map(|it| it.2)
@@ -159,14 +159,14 @@ async fn a_move_is_written_with_the_new_placement_and_other_schedulers_place_wha
 #[tokio::test(start_paused = true)]
 async fn a_move_that_comes_too_late_is_planned_anew_and_one_that_is_refused_is_reported() {
     for (code, reason, is_overtaken) in REFUSALS {
-        let stand = stand(unhealthy()).await;
+        let bench = bench(unhealthy()).await;
         let refused = refusal(code, reason, "web-deployment");
         // The health of the application is noted before.
         pass(28).await;
         let (method, path) = (Method::PATCH, "/web-deployment");
-        stand.api.answer(method, path, code, refused);
+        bench.api.answer(method, path, code, refused);
         pass(10).await;
-        let reported = stand.api.reported().await;
+        let reported = bench.api.reported().await;
         let is_reported = reported
             .iter()
             .any(|it| it.1 == "EvictWorkloadFromClusterFailed");
@@ -180,22 +180,22 @@ async fn one_whose_cluster_is_not_ready_when_the_queue_comes_to_it_stays() {
         cluster["metadata"]["annotations"] = json!({ "failover.muster.io/paused": "freeze" });
         cluster
     };
-    let mut stand = Stand::new([
+    let mut bench = Bench::new([
         ("clusters", paused(cluster("m1"))),
         ("clusters", cluster("m2")),
         ("resourcebindings", unhealthy()),
     ]);
-    begin(&mut stand).await;
+    begin(&mut bench).await;
     pass(40).await;
     let mut silent = cluster("m1");
     silent["status"]["conditions"][0]["status"] = json!("Unknown");
-    stand.api.put("clusters", paused(silent.clone()));
+    bench.api.put("clusters", paused(silent.clone()));
     // Nothing of the binding changes.
     pass(10).await;
-    stand.api.put("clusters", silent);
+    bench.api.put("clusters", silent);
     pass(60).await;
-    assert_eq!(placements(&stand), [Value::Null; 0]);
-    let reported = stand.api.reported().await;
+    assert_eq!(placements(&bench), [Value::Null; 0]);
+    let reported = bench.api.reported().await;
     for reason in ["Paused", "ClusterNotReady"] {
         assert!(
             reported.iter().any(|it| it.1 == reason),
@@ -216,16 +216,16 @@ async fn one_that_stays_because_its_policy_asks_for_time_or_no_failover_any_more
         let mut policy = policy();
         policy["spec"]["propagateDeps"] = json!(true);
         policy["spec"]["failover"] = says.clone();
-        let mut stand = Stand::new([
+        let mut bench = Bench::new([
             ("clusters", cluster("m1")),
             ("clusters", cluster("m2")),
             ("propagationpolicies", policy),
             ("resourcebindings", claimed(unhealthy())),
         ]);
-        begin(&mut stand).await;
+        begin(&mut bench).await;
         pass(60).await;
-        assert_eq!(!placements(&stand).is_empty(), leaves, "{says}");
-        let reported = stand.api.reported().await;
+        assert_eq!(!placements(&bench).is_empty(), leaves, "{says}");
+        let reported = bench.api.reported().await;
         let is_reported = reported
             .iter()
             .any(|it| it.1 == "EvictWorkloadFromClusterFailed");

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::super::judge::Stay;
 use super::super::pending_notes::tests::nowhere;
 use super::*;
-use crate::fleet::testing::{self, REFUSALS, Stand, pass, refusal};
+use crate::fleet::testing::{self, Bench, REFUSALS, pass, refusal};
 
 fn key() -> Key {
     Key::new(testing::key("web-deployment"))
@@ -14,8 +14,8 @@ fn key() -> Key {
 
 /// Returns a fleet with a cluster that has a taint and a binding with some conditions, and a writer
 /// of conditions for it.
-async fn stand(conditions: Option<Vec<Condition>>) -> (Stand, ConditionWriter) {
-    let mut stand = Stand::new([
+async fn bench(conditions: Option<Vec<Condition>>) -> (Bench, ConditionWriter) {
+    let mut bench = Bench::new([
         (
             "clusters",
             json!({
@@ -35,9 +35,9 @@ async fn stand(conditions: Option<Vec<Condition>>) -> (Stand, ConditionWriter) {
             }),
         ),
     ]);
-    let writer = ConditionWriter::start(&stand.fleet, &mut stand.tasks);
-    stand.follow().await;
-    (stand, writer)
+    let writer = ConditionWriter::start(&bench.fleet, &mut bench.tasks);
+    bench.follow().await;
+    (bench, writer)
 }
 
 fn note(state: EvictionState) -> Note {
@@ -65,12 +65,12 @@ fn evicted() -> Note {
 
 #[tokio::test(start_paused = true)]
 async fn what_has_nowhere_to_go_is_written_and_reported_of_the_binding_and_the_workload() {
-    let (stand, writer) = stand(None).await;
+    let (bench, writer) = bench(None).await;
     writer.report(vec![(key(), nowhere("m1", "full"))]);
-    let reported = stand.api.reported().await;
+    let reported = bench.api.reported().await;
     let expected = ["web-deployment", "web"].map(|it| (it.to_owned(), "NowhereToGo".to_owned()));
     assert_eq!(reported, expected);
-    let written = stand.api.writes();
+    let written = bench.api.writes();
     let [(Method::PATCH, path, body)] = &written[..] else {
         panic!("{written:?}");
     };
@@ -86,43 +86,43 @@ async fn what_has_nowhere_to_go_is_written_and_reported_of_the_binding_and_the_w
 #[tokio::test(start_paused = true)]
 async fn what_is_over_is_forgotten_once_it_was_reported_and_nothing_is_reported_of_what_never_began()
  {
-    let (stand, writer) = stand(None).await;
+    let (bench, writer) = bench(None).await;
     writer.report(vec![(key(), note(EvictionState::Recovered))]);
-    assert_eq!(stand.api.reported().await, []);
-    assert_eq!(stand.api.writes(), []);
+    assert_eq!(bench.api.reported().await, []);
+    assert_eq!(bench.api.writes(), []);
     assert!(writer.pending.lock().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn that_a_cluster_was_left_is_an_event_although_the_condition_says_so_already() {
     let said = explain::condition(&[evicted()], jiff::Timestamp::from_second(1_000).unwrap());
-    let (stand, writer) = stand(said.map(|it| vec![it])).await;
+    let (bench, writer) = bench(said.map(|it| vec![it])).await;
     writer.report(vec![(key(), evicted())]);
-    let reported = stand.api.reported().await;
+    let reported = bench.api.reported().await;
     let expected = ["web-deployment", "web"].map(|it| (it.to_owned(), "Evicted".to_owned()));
     assert_eq!(reported, expected);
-    assert_eq!(stand.api.writes(), []);
+    assert_eq!(bench.api.writes(), []);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_note_that_comes_too_late_is_read_again_or_dropped_and_others_are_tried_again() {
     for (code, reason, _) in REFUSALS {
-        let (stand, writer) = stand(None).await;
+        let (bench, writer) = bench(None).await;
         let (method, path) = (Method::PATCH, "/web-deployment/status");
         let refused = refusal(code, reason, "web-deployment");
-        stand.api.answer(method, path, code, refused);
+        bench.api.answer(method, path, code, refused);
         let unwritten = |unwritten: &mut PendingNotes| {
             _ = unwritten.take(nowhere("m1", "full"), Instant::now())
         };
         unwritten(writer.pending.lock().entry(key()).or_default());
-        let next = writer.write(&stand.fleet, key()).await;
+        let next = writer.write(&bench.fleet, key()).await;
         let expected = match code {
             409 => Some(Next::Again),
             404 => Some(Next::Done),
             _ => None,
         };
         assert_eq!(next.ok(), expected, "{code}");
-        assert_eq!(stand.api.reported().await, [], "{code}");
+        assert_eq!(bench.api.reported().await, [], "{code}");
     }
 }
 
@@ -130,34 +130,34 @@ async fn a_note_that_comes_too_late_is_read_again_or_dropped_and_others_are_trie
 async fn what_the_process_before_reported_is_reported_again_only_later_than_its_start() {
     for (seconds, expected) in [(10, 0), (60, 1), (70, 1)] {
         let said = explain::condition(&[evicted()], jiff::Timestamp::from_second(1_000).unwrap());
-        let (stand, writer) = stand(said.map(|it| vec![it])).await;
+        let (bench, writer) = bench(said.map(|it| vec![it])).await;
         writer.begin();
         tokio::time::advance(Duration::from_secs(seconds)).await;
         let unwritten = |unwritten: &mut PendingNotes| _ = unwritten.take(stays(), Instant::now());
         unwritten(writer.pending.lock().entry(key()).or_default());
-        let next = writer.write(&stand.fleet, key()).await;
+        let next = writer.write(&bench.fleet, key()).await;
         assert_eq!(next.unwrap(), Next::Done, "{seconds}");
         pass(1).await;
-        assert_eq!(stand.api.writes().len(), expected, "{seconds}");
+        assert_eq!(bench.api.writes().len(), expected, "{seconds}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_decided_by_a_binding_of_before_our_own_last_write() {
-    let (stand, writer) = stand(None).await;
-    let held = stand.binding("web-deployment");
+    let (bench, writer) = bench(None).await;
+    let held = bench.binding("web-deployment");
     let held = held.unwrap();
     let mut after = held.metadata.clone();
     after.resource_version = Some("99".to_owned());
     writer.written.written(key(), &held.metadata, &after, ());
-    stand.api.put(
+    bench.api.put(
         "clusters",
         json!({"metadata": {"name": "m1"}, "spec": {"syncMode": "Pull"}}),
     );
     pass(1).await;
     let unwritten = |unwritten: &mut PendingNotes| _ = unwritten.take(stays(), Instant::now());
     unwritten(writer.pending.lock().entry(key()).or_default());
-    let next = writer.write(&stand.fleet, key()).await;
+    let next = writer.write(&bench.fleet, key()).await;
     assert!(matches!(next, Ok(Next::After(_))), "{next:?}");
     assert_eq!(writer.pending.lock().len(), 1, "the note is there still");
 }

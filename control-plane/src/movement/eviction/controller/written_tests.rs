@@ -5,7 +5,7 @@ use muster_shared::names::annotation::DESELECTED;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fleet::testing::{self, Stand, pass};
+use crate::fleet::testing::{self, Bench, pass};
 use crate::settings::Settings;
 
 fn binding(name: &str) -> Value {
@@ -33,16 +33,16 @@ fn evicting() -> Settings {
 async fn started<'a>(
     settings: Settings,
     objects: impl IntoIterator<Item = (&'a str, Value)>,
-) -> Stand {
-    begun(Stand::with(settings, objects)).await
+) -> Bench {
+    begun(Bench::with(settings, objects)).await
 }
 
 /// Starts the controller.
-async fn begun(mut stand: Stand) -> Stand {
-    let pace = Pace::of(&stand.fleet.settings);
-    start(&stand.fleet, &pace, true, &mut stand.tasks);
-    stand.follow().await;
-    stand
+async fn begun(mut bench: Bench) -> Bench {
+    let pace = Pace::of(&bench.fleet.settings);
+    start(&bench.fleet, &pace, true, &mut bench.tasks);
+    bench.follow().await;
+    bench
 }
 
 /// Returns cluster `m1` with a taint that evicts.
@@ -65,12 +65,12 @@ async fn with_the_gate_off_it_is_reported_why_workloads_stay_in_a_tainted_cluste
         ("resourcebindings", binding("a")),
         ("resourcebindings", binding("gone")),
     ];
-    let stand = started(Settings::default(), objects).await;
-    stand
+    let bench = started(Settings::default(), objects).await;
+    bench
         .api
         .delete("resourcebindings", "shop", "gone-configmap");
     pass(10).await;
-    let reported = stand.api.reported().await;
+    let reported = bench.api.reported().await;
     let is_reported =
         |about: &str, reason: &str| reported.contains(&(about.to_owned(), reason.to_owned()));
     assert!(is_reported("m1", "EvictionOff"), "{reported:?}");
@@ -79,7 +79,7 @@ async fn with_the_gate_off_it_is_reported_why_workloads_stay_in_a_tainted_cluste
         reported.iter().all(|(about, _)| !about.contains("gone")),
         "{reported:?}"
     );
-    let writes = stand.api.writes();
+    let writes = bench.api.writes();
     let [(Method::PATCH, path, body)] = &writes[..] else {
         panic!("{writes:?}");
     };
@@ -96,8 +96,8 @@ async fn a_workload_leaves_a_failed_cluster_in_one_write_and_that_is_reported_an
     let _recording = metrics::set_default_local_recorder(&recorder);
     let mut workload = testing::binding();
     workload["metadata"]["annotations"] = json!({DESELECTED: "m2,m9"});
-    let stand = failed_beside_m2(failed(), [("resourcebindings", workload)]).await;
-    let writes = stand.api.writes();
+    let bench = failed_beside_m2(failed(), [("resourcebindings", workload)]).await;
+    let writes = bench.api.writes();
     let evictions: Vec<&Value> = writes
         .iter()
         .filter(|it| it.1.ends_with("/web-deployment"))
@@ -108,9 +108,9 @@ async fn a_workload_leaves_a_failed_cluster_in_one_write_and_that_is_reported_an
     };
     assert_eq!(spec["clusters"], json!([{"name": "m2", "replicas": 2}]));
     assert_eq!(spec["gracefulEvictionTasks"][0]["fromCluster"], "m1");
-    let annotations = &stand.api.binding("web-deployment")["metadata"]["annotations"];
+    let annotations = &bench.api.binding("web-deployment")["metadata"]["annotations"];
     assert_eq!(annotations[DESELECTED], "m9", "m2 is chosen again");
-    let reported = stand.api.reported().await;
+    let reported = bench.api.reported().await;
     for about in ["m1", "web-deployment", "web"] {
         let evicted = (about.to_owned(), "Evicted".to_owned());
         assert!(reported.contains(&evicted), "{about}: {reported:?}");
@@ -141,16 +141,16 @@ async fn a_workload_leaves_a_failed_cluster_for_one_that_has_its_data_once_one_h
         })
     };
     let bindings = [workload, data(&[])].map(|it| ("resourcebindings", it));
-    let stand = failed_beside_m2(failed(), bindings).await;
-    assert_eq!(placed(&stand), ["m1"]);
-    let reported = stand.api.binding("web-deployment")["status"]["conditions"].to_string();
+    let bench = failed_beside_m2(failed(), bindings).await;
+    assert_eq!(placed(&bench), ["m1"]);
+    let reported = bench.api.binding("web-deployment")["status"]["conditions"].to_string();
     assert!(
         reported.contains("did not have Replication web"),
         "{reported}"
     );
-    stand.api.put("resourcebindings", data(&["m2"]));
+    bench.api.put("resourcebindings", data(&["m2"]));
     pass(10).await;
-    assert_eq!(placed(&stand), ["m2"]);
+    assert_eq!(placed(&bench), ["m2"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -169,15 +169,15 @@ async fn a_workload_stays_in_a_cluster_that_has_recovered_although_the_watch_was
             ("clusters", testing::cluster("m2")),
             ("resourcebindings", workload),
         ];
-        let stand = started(evicting(), objects).await;
+        let bench = started(evicting(), objects).await;
         pass(5).await;
         if recovers {
-            stand.api.put_unreported("clusters", testing::cluster("m1"));
+            bench.api.put_unreported("clusters", testing::cluster("m1"));
         }
         pass(40).await;
         let expected = if recovers { "m1" } else { "m2" };
-        assert_eq!(placed(&stand), [expected], "recovers: {recovers}");
-        let asked = stand.api.asked().into_iter();
+        assert_eq!(placed(&bench), [expected], "recovers: {recovers}");
+        let asked = bench.api.asked().into_iter();
         let reads =
             asked.filter(|it| it.method == Method::GET && it.path.ends_with("/clusters/m1"));
         assert_eq!(reads.count(), 1, "recovers: {recovers}");
@@ -198,8 +198,8 @@ fn edited(says: &Value) -> [(&'static str, Value); 2] {
 }
 
 /// Returns the clusters that the workload of [`testing::binding`] is placed in.
-fn placed(stand: &Stand) -> Vec<String> {
-    let binding = stand.binding("web-deployment").unwrap();
+fn placed(bench: &Bench) -> Vec<String> {
+    let binding = bench.binding("web-deployment").unwrap();
     let clusters = binding.spec.clusters.iter();
     clusters.map(|it| it.name.clone()).collect()
 }
@@ -209,11 +209,11 @@ fn placed(stand: &Stand) -> Vec<String> {
 async fn failed_beside_m2(
     failed: Value,
     objects: impl IntoIterator<Item = (&'static str, Value)>,
-) -> Stand {
+) -> Bench {
     let clusters = [("clusters", failed), ("clusters", testing::cluster("m2"))];
-    let stand = started(evicting(), clusters.into_iter().chain(objects)).await;
+    let bench = started(evicting(), clusters.into_iter().chain(objects)).await;
     pass(60).await;
-    stand
+    bench
 }
 
 #[tokio::test(start_paused = true)]
@@ -221,8 +221,8 @@ async fn a_cluster_that_another_scheduler_may_choose_stays_one_that_an_edit_took
     let mut workload = testing::binding();
     workload["spec"]["schedulerName"] = json!("other");
     workload["metadata"]["annotations"] = json!({DESELECTED: "m2"});
-    let stand = failed_beside_m2(failed(), [("resourcebindings", workload)]).await;
-    let left = stand.api.binding("web-deployment");
+    let bench = failed_beside_m2(failed(), [("resourcebindings", workload)]).await;
+    let left = bench.api.binding("web-deployment");
     let task = &left["spec"]["gracefulEvictionTasks"][0];
     assert_eq!(task["fromCluster"], "m1", "{left}");
     assert_eq!(left["metadata"]["annotations"][DESELECTED], "m2", "{left}");
@@ -236,8 +236,8 @@ async fn an_eviction_obeys_what_the_policy_says_although_the_binding_does_not_sa
         "suspension": {"dispatchingOnClusters": {"clusterNames": ["m2"]}},
     });
     for (says, expected) in [(never, Some(json!("Never"))), (suspended, None)] {
-        let stand = failed_beside_m2(failed(), edited(&says)).await;
-        let writes = stand.api.writes();
+        let bench = failed_beside_m2(failed(), edited(&says)).await;
+        let writes = bench.api.writes();
         let mut evictions = writes.iter().filter(|it| it.1.ends_with("/web-deployment"));
         let eviction = evictions.next().map(|it| &it.2["spec"]);
         let mode = eviction.map(|spec| spec["gracefulEvictionTasks"][0]["purgeMode"].clone());
@@ -262,11 +262,11 @@ async fn a_workload_leaves_once_its_namespace_is_no_longer_being_removed_where_i
         "spec": {"workload": {"manifests": [{"apiVersion": "v1", "kind": "Namespace"}]}},
     });
     let workload = ("resourcebindings", testing::binding());
-    let stand = failed_beside_m2(failed(), [("works", leaving), workload]).await;
-    assert_eq!(placed(&stand), ["m1"]);
-    stand.api.delete("works", &lies_in, &name);
+    let bench = failed_beside_m2(failed(), [("works", leaving), workload]).await;
+    assert_eq!(placed(&bench), ["m1"]);
+    bench.api.delete("works", &lies_in, &name);
     pass(600).await;
-    assert_eq!(placed(&stand), ["m2"], "{:?}", stand.api.reported().await);
+    assert_eq!(placed(&bench), ["m2"], "{:?}", bench.api.reported().await);
 }
 
 /// Places three hundred workloads in three classes in a cluster that is lost, with room for half of
@@ -300,15 +300,15 @@ async fn moved_of_many(tolerations: [u64; 3]) -> [usize; 3] {
         ..evicting()
     };
     let objects = [("clusters", testing::cluster("m1")), ("clusters", refuge)];
-    let stand = started(settings, objects.into_iter().chain(workloads)).await;
+    let bench = started(settings, objects.into_iter().chain(workloads)).await;
     pass(5).await;
     let mut lost = failed();
-    lost["spec"]["taints"][0]["timeAdded"] = json!(stand.fleet.clock.now());
-    stand.api.put("clusters", lost);
+    lost["spec"]["taints"][0]["timeAdded"] = json!(bench.fleet.clock.now());
+    bench.api.put("clusters", lost);
     pass(50).await;
     let mut moved = [0; 3];
     for n in 0..300 {
-        let bound = stand.binding(&format!("w{n}-deployment")).unwrap();
+        let bound = bench.binding(&format!("w{n}-deployment")).unwrap();
         moved[n % 3] += usize::from(bound.spec.target("m2").is_some());
     }
     moved
@@ -338,8 +338,8 @@ async fn a_fenced_workload_stays_once_its_policy_preserves_the_copy_that_would_r
         let says = json!({"failover": failover, "preserveResourcesOnDeletion": preserves});
         let [policy, mut workload] = edited(&says);
         workload.1["spec"]["failover"] = failover;
-        let stand = failed_beside_m2(failed(), [policy, workload]).await;
-        let is_left = !placed(&stand).contains(&"m1".to_owned());
+        let bench = failed_beside_m2(failed(), [policy, workload]).await;
+        let is_left = !placed(&bench).contains(&"m1".to_owned());
         assert_eq!(is_left, expected, "{fencing} preserves: {preserves}");
     }
 }
@@ -357,9 +357,9 @@ async fn a_workload_leaves_once_its_policy_waits_for_no_override_policy_any_more
         ("propagationpolicies", waits_for(json!(["gone"]))),
         ("resourcebindings", testing::binding()),
     ];
-    let stand = Stand::with(evicting(), objects);
-    let policies = stand.fleet.policies.clone();
-    stand.fleet.override_lookup.answer(move |_, _| {
+    let bench = Bench::with(evicting(), objects);
+    let policies = bench.fleet.policies.clone();
+    bench.fleet.override_lookup.answer(move |_, _| {
         let mut all = policies.iter();
         let waits = all.any(|it| !it.spec.dependent_overrides.is_empty());
         if waits {
@@ -368,12 +368,12 @@ async fn a_workload_leaves_once_its_policy_waits_for_no_override_policy_any_more
             Ok(None)
         }
     });
-    let stand = begun(stand).await;
+    let bench = begun(bench).await;
     pass(60).await;
-    assert_eq!(placed(&stand), ["m1"]);
-    stand.api.put("propagationpolicies", waits_for(json!([])));
+    assert_eq!(placed(&bench), ["m1"]);
+    bench.api.put("propagationpolicies", waits_for(json!([])));
     pass(60).await;
-    assert_eq!(placed(&stand), ["m2"]);
+    assert_eq!(placed(&bench), ["m2"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -390,10 +390,10 @@ async fn a_workload_whose_policy_is_stricter_than_its_binding_stays_and_says_so(
         };
         let [policy, mut workload] = edited(&json!({"failover": fenced(says)}));
         workload.1["spec"]["failover"] = fenced(has);
-        let stand = failed_beside_m2(failed(), [policy, workload]).await;
+        let bench = failed_beside_m2(failed(), [policy, workload]).await;
         let expected = if leaves { "m2" } else { "m1" };
-        assert_eq!(placed(&stand), [expected], "{has:?} {says:?}");
-        let reported = stand.api.binding("web-deployment")["status"]["conditions"].to_string();
+        assert_eq!(placed(&bench), [expected], "{has:?} {says:?}");
+        let reported = bench.api.binding("web-deployment")["status"]["conditions"].to_string();
         let why = "its policy says more of tolerations, failover, fencing";
         assert_eq!(
             reported.contains(why),
@@ -424,10 +424,10 @@ async fn what_stays_as_its_policy_tolerates_the_taint_or_asks_for_time_or_no_fai
     ] {
         let mut failed = failed();
         failed["spec"]["taints"][0]["effect"] = json!(effect);
-        let stand = failed_beside_m2(failed, edited(&says)).await;
-        let is_left = !placed(&stand).contains(&"m1".to_owned());
+        let bench = failed_beside_m2(failed, edited(&says)).await;
+        let is_left = !placed(&bench).contains(&"m1".to_owned());
         assert_eq!(is_left, expected, "{effect}: {says}");
-        let reported = stand.api.binding("web-deployment")["status"]["conditions"].to_string();
+        let reported = bench.api.binding("web-deployment")["status"]["conditions"].to_string();
         let why = "its policy says more of tolerations";
         assert_eq!(
             reported.contains(why),
@@ -460,26 +460,26 @@ async fn a_workload_stays_in_the_group_it_left_for_although_the_note_of_the_grou
         ("clusters", testing::cluster("m2")),
         ("resourcebindings", workload),
     ];
-    let mut stand = Stand::with(evicting(), objects);
-    let pace = Pace::of(&stand.fleet.settings);
-    start(&stand.fleet, &pace, true, &mut stand.tasks);
-    crate::scheduler::controller::start(&stand.fleet, pace, &mut stand.tasks);
+    let mut bench = Bench::with(evicting(), objects);
+    let pace = Pace::of(&bench.fleet.settings);
+    start(&bench.fleet, &pace, true, &mut bench.tasks);
+    crate::scheduler::controller::start(&bench.fleet, pace, &mut bench.tasks);
     // The status is not written in the minute of the failover, or the process ends before.
     let refused = testing::refusal(500, "InternalError", "web-deployment");
     let (method, path) = (Method::PATCH, "/web-deployment/status");
-    stand.api.answer(method, path, 500, refused);
-    stand.follow().await;
+    bench.api.answer(method, path, 500, refused);
+    bench.follow().await;
     pass(60).await;
-    stand.api.answer_truly();
-    stand.api.put("clusters", testing::cluster("m1"));
+    bench.api.answer_truly();
+    bench.api.put("clusters", testing::cluster("m1"));
     pass(120).await;
-    assert_eq!(placed(&stand), ["m2"]);
-    let mut scaled = stand.api.binding("web-deployment");
+    assert_eq!(placed(&bench), ["m2"]);
+    let mut scaled = bench.api.binding("web-deployment");
     scaled["spec"]["replicas"] = json!(4);
     scaled["metadata"]["generation"] = json!(2);
-    stand.api.put("resourcebindings", scaled);
+    bench.api.put("resourcebindings", scaled);
     pass(60).await;
-    assert_eq!(placed(&stand), ["m2"], "it was scaled, and not sent home");
+    assert_eq!(placed(&bench), ["m2"], "it was scaled, and not sent home");
 }
 
 #[tokio::test(start_paused = true)]
@@ -536,11 +536,11 @@ async fn a_divided_job_goes_at_once_if_another_cluster_can_take_what_it_has_to_d
             ("jobs", job(40)),
             ("resourcebindings", binding),
         ]);
-        let stand = Stand::with(evicting(), objects);
-        stand.api.serve("/apis/batch/v1", "batch/v1", "jobs", "Job");
-        let stand = begun(stand).await;
+        let bench = Bench::with(evicting(), objects);
+        bench.api.serve("/apis/batch/v1", "batch/v1", "jobs", "Job");
+        let bench = begun(bench).await;
         pass(60).await;
-        let bound = stand.binding("web-deployment").unwrap();
+        let bound = bench.binding("web-deployment").unwrap();
         assert_eq!(
             bound.spec.target("m1").is_none(),
             leaves,

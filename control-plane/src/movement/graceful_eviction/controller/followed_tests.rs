@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::*;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::lookups::Overridden;
-use crate::fleet::testing::{Stand, binding, cluster, only_condition, pass, work};
+use crate::fleet::testing::{Bench, binding, cluster, only_condition, pass, work};
 
 #[tokio::test(start_paused = true)]
 async fn bindings_with_tasks_are_reconciled_when_something_around_them_changes() {
@@ -19,7 +19,7 @@ async fn bindings_with_tasks_are_reconciled_when_something_around_them_changes()
             "spec": {"resource": resource, "gracefulEvictionTasks": tasks},
         })
     };
-    let stand = Stand::followed([
+    let bench = Bench::followed([
         (
             "resourcebindings",
             binding("leaves", Some("shop"), task.clone()),
@@ -36,10 +36,10 @@ async fn bindings_with_tasks_are_reconciled_when_something_around_them_changes()
         for (name, expected) in [("leaves", true), ("stays", false), ("unknown", false)] {
             let (namespace, name) = (namespace.clone(), name.to_owned());
             let key = BindingKey { namespace, name };
-            assert_eq!(waits(&stand.fleet, &key), expected, "{key}");
+            assert_eq!(waits(&bench.fleet, &key), expected, "{key}");
         }
     }
-    assert_eq!(with_tasks(&stand.fleet).len(), 2, "bindings of both kinds");
+    assert_eq!(with_tasks(&bench.fleet).len(), 2, "bindings of both kinds");
 }
 
 #[tokio::test(start_paused = true)]
@@ -50,8 +50,8 @@ async fn how_an_eviction_ended_is_reported_of_the_binding_and_of_its_template() 
     let binding = json!({
         "metadata": {"namespace": "shop", "name": "c-configmap"}, "spec": {"resource": resource},
     });
-    let stand = Stand::followed([("resourcebindings", binding)]).await;
-    let binding = stand.binding("c-configmap");
+    let bench = Bench::followed([("resourcebindings", binding)]).await;
+    let binding = bench.binding("c-configmap");
     let binding = binding.unwrap();
     let assessment = Assessment {
         done: vec![
@@ -61,8 +61,8 @@ async fn how_an_eviction_ended_is_reported_of_the_binding_and_of_its_template() 
         ..Assessment::default()
     };
     let key = BindingKey::of(binding.as_ref());
-    report(&stand.fleet, binding.as_ref(), &key, &assessment);
-    let mut reported = stand.api.reported().await;
+    report(&bench.fleet, binding.as_ref(), &key, &assessment);
+    let mut reported = bench.api.reported().await;
     reported.sort();
     let reasons = [
         "EvictWorkloadFromClusterAbandoned",
@@ -75,16 +75,16 @@ async fn how_an_eviction_ended_is_reported_of_the_binding_and_of_its_template() 
 }
 
 /// Starts the controller over an API that has these objects.
-async fn started<'a>(objects: impl IntoIterator<Item = (&'a str, Value)>) -> Stand {
-    begun(Stand::new(objects)).await
+async fn started<'a>(objects: impl IntoIterator<Item = (&'a str, Value)>) -> Bench {
+    begun(Bench::new(objects)).await
 }
 
 /// Starts the controller.
-async fn begun(mut stand: Stand) -> Stand {
-    let pace = Pace::of(&stand.fleet.settings);
-    start(&stand.fleet, &pace, &mut stand.tasks);
-    stand.follow().await;
-    stand
+async fn begun(mut bench: Bench) -> Bench {
+    let pace = Pace::of(&bench.fleet.settings);
+    start(&bench.fleet, &pace, &mut bench.tasks);
+    bench.follow().await;
+    bench
 }
 
 /// Returns clusters `m1` and `m2`, a binding, and the Work of its copy in `m2`.
@@ -117,12 +117,12 @@ fn leaving(scheduler: &str, clusters: &Value) -> Value {
 #[tokio::test(start_paused = true)]
 async fn an_old_copy_goes_as_soon_as_the_work_of_the_new_one_says_that_it_is_healthy() {
     let targets = json!([{"name": "m2", "replicas": 2}]);
-    let stand = started(beside(leaving("", &targets), work("m2", "Unhealthy"))).await;
+    let bench = started(beside(leaving("", &targets), work("m2", "Unhealthy"))).await;
     pass(30).await;
-    assert_eq!(stand.api.writes(), []);
-    stand.api.put("works", work("m2", "Healthy"));
+    assert_eq!(bench.api.writes(), []);
+    bench.api.put("works", work("m2", "Healthy"));
     pass(1).await;
-    let writes = stand.api.writes();
+    let writes = bench.api.writes();
     let [(_, path, body)] = &writes[..] else {
         panic!("{writes:?}");
     };
@@ -144,7 +144,7 @@ async fn a_dead_target_that_a_person_removes_takes_the_place_of_no_living_copy()
         binding["spec"]["replicas"] = json!(4);
         let reports = ["m2", "m3"].map(|it| json!({"clusterName": it, "health": "Healthy"}));
         binding["status"]["aggregatedStatus"] = json!(reports);
-        let stand = started([
+        let bench = started([
             ("clusters", cluster("m1")),
             ("clusters", target),
             ("clusters", cluster("m3")),
@@ -154,7 +154,7 @@ async fn a_dead_target_that_a_person_removes_takes_the_place_of_no_living_copy()
         ])
         .await;
         pass(60).await;
-        let stays = stand.api.writes().is_empty();
+        let stays = bench.api.writes().is_empty();
         assert_eq!(stays, is_lost, "what m2 reported last does not count");
     }
 }
@@ -201,9 +201,9 @@ async fn time_ends_no_task_while_a_target_that_lives_is_still_to_get_its_copy() 
         binding["spec"]["suspension"] = suspension.clone();
         let objects = beside(binding, work("m2", "Healthy")).into_iter();
         let objects = objects.chain([("clusters", target.clone())]);
-        let stand = started(objects.chain(made.map(|it| ("works", it.clone())))).await;
+        let bench = started(objects.chain(made.map(|it| ("works", it.clone())))).await;
         pass(10).await;
-        assert_eq!(has_ended(&stand), goes, "{what}");
+        assert_eq!(has_ended(&bench), goes, "{what}");
     }
 }
 
@@ -214,9 +214,9 @@ async fn time_ends_no_task_before_another_scheduler_has_placed_what_was_left() {
         binding["spec"]["gracefulEvictionTasks"][0]["gracePeriodSeconds"] = json!(60);
         binding["status"]["schedulerObservedGeneration"] = json!(observed);
         // It had its copy before.
-        let stand = started(beside(binding, work("m2", "Unhealthy"))).await;
+        let bench = started(beside(binding, work("m2", "Unhealthy"))).await;
         pass(10).await;
-        assert_eq!(has_ended(&stand), goes, "{scheduler} {observed}");
+        assert_eq!(has_ended(&bench), goes, "{scheduler} {observed}");
     }
 }
 
@@ -248,14 +248,14 @@ async fn a_health_rule_that_a_user_adds_meanwhile_does_not_vouch_for_what_was_sa
     }});
     kind(&mut rule["spec"]["target"]);
     let rule = ("resourceinterpretercustomizations", rule);
-    let stand = started(beside(binding, work).into_iter().chain([rule])).await;
+    let bench = started(beside(binding, work).into_iter().chain([rule])).await;
     pass(200).await;
     let (api_version, hook) = ("example.com/v1", Operation::InterpretHealth);
-    let has_rule = stand.fleet.interpreters.has(api_version, "Training", hook);
+    let has_rule = bench.fleet.interpreters.has(api_version, "Training", hook);
     assert!(has_rule, "the rule of the user is known");
-    assert_eq!(stand.api.writes(), []);
+    assert_eq!(bench.api.writes(), []);
     pass(120).await;
-    assert_eq!(stand.api.writes().len(), 1, "it is believed after a while");
+    assert_eq!(bench.api.writes().len(), 1, "it is believed after a while");
 }
 
 #[tokio::test(start_paused = true)]
@@ -266,13 +266,13 @@ async fn a_workload_of_another_scheduler_that_runs_nowhere_is_put_back_in_its_cl
         ("", None),
         ("default-scheduler", None),
     ] {
-        let stand = started([
+        let bench = started([
             ("clusters", cluster("m1")),
             ("resourcebindings", leaving(scheduler, &json!([]))),
         ])
         .await;
         pass(10).await;
-        let writes = stand.api.writes();
+        let writes = bench.api.writes();
         let clusters: Vec<_> = writes.iter().map(|it| &it.2["spec"]["clusters"]).collect();
         assert_eq!(clusters, Vec::from_iter(&expected), "{scheduler}");
     }
@@ -281,36 +281,36 @@ async fn a_workload_of_another_scheduler_that_runs_nowhere_is_put_back_in_its_cl
 #[tokio::test(start_paused = true)]
 async fn an_old_copy_goes_when_a_cluster_comes_into_sight_that_a_short_list_had_left_out() {
     let targets = json!([{"name": "m2", "replicas": 2}]);
-    let stand = started([
+    let bench = started([
         ("clusters", cluster("m1")),
         ("resourcebindings", leaving("", &targets)),
         ("works", work("m2", "Healthy")),
     ])
     .await;
     pass(30).await;
-    assert_eq!(stand.api.writes(), []);
-    stand.api.put("clusters", cluster("m2"));
+    assert_eq!(bench.api.writes(), []);
+    bench.api.put("clusters", cluster("m2"));
     pass(1).await;
-    assert_eq!(stand.api.writes().len(), 1);
+    assert_eq!(bench.api.writes().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn whether_members_scale_is_asked_again_where_a_list_had_left_the_template_out() {
     // One replica more than are ready.
     let binding = leaving("", &json!([{"name": "m2", "replicas": 3}]));
-    let stand = Stand::new(beside(binding, work("m2", "Healthy")));
-    stand.api.serve_deployments();
-    let stand = begun(stand).await;
+    let bench = Bench::new(beside(binding, work("m2", "Healthy")));
+    bench.api.serve_deployments();
+    let bench = begun(bench).await;
     pass(30).await;
-    assert_eq!(stand.api.writes(), []);
+    assert_eq!(bench.api.writes(), []);
     let labels = json!({ muster_shared::names::label::RETAIN_REPLICAS: "true" });
     let template = json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
         "metadata": {"namespace": "shop", "name": "web", "labels": labels},
     });
-    stand.api.put("deployments", template);
+    bench.api.put("deployments", template);
     pass(10).await;
-    assert_eq!(stand.api.writes().len(), 1);
+    assert_eq!(bench.api.writes().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -340,12 +340,12 @@ async fn an_old_copy_goes_where_the_new_one_runs_all_that_an_override_leaves_of_
         let mut work = work("m2", "Healthy");
         work["status"]["manifestStatuses"][0]["status"] = status.clone();
         let template = ("deployments", template);
-        let stand = Stand::new(beside(binding, work).into_iter().chain([template]));
-        stand.api.serve_deployments();
-        stand.fleet.override_lookup.answer(move |_, _| Ok(made));
-        let stand = begun(stand).await;
+        let bench = Bench::new(beside(binding, work).into_iter().chain([template]));
+        bench.api.serve_deployments();
+        bench.fleet.override_lookup.answer(move |_, _| Ok(made));
+        let bench = begun(bench).await;
         pass(30).await;
-        let writes = stand.api.writes();
+        let writes = bench.api.writes();
         let left = writes
             .iter()
             .any(|it| it.2["spec"]["gracefulEvictionTasks"].is_null());
@@ -378,12 +378,12 @@ async fn the_old_copy_of_a_divided_job_stays_while_nobody_else_takes_its_complet
         let clusters = ["m1", "m2", "m3"].map(|it| ("clusters", cluster(it)));
         let works = targets.iter();
         let works = works.filter_map(|(name, asked)| Some(job_work(name, (*asked)?, &running)));
-        let stand = with_jobs(clusters.into_iter().chain(works).chain([
+        let bench = with_jobs(clusters.into_iter().chain(works).chain([
             job_work("m1", 27, &running),
             ("jobs", job(None)),
             ("resourcebindings", binding),
         ]));
-        assert_eq!(has_ended(&stand.await), goes, "{targets:?} {grace:?}");
+        assert_eq!(has_ended(&bench.await), goes, "{targets:?} {grace:?}");
     }
 }
 
@@ -445,47 +445,47 @@ fn job(condition: Option<&str>) -> Value {
 }
 
 /// Returns whether the task of that binding has ended.
-fn has_ended(stand: &Stand) -> bool {
-    let bound = stand.binding("web-deployment").unwrap();
+fn has_ended(bench: &Bench) -> bool {
+    let bound = bench.binding("web-deployment").unwrap();
     bound.spec.graceful_eviction_tasks.is_empty()
 }
 
 /// Starts the controller with these objects, over an API that serves Jobs.
-async fn with_jobs(objects: impl IntoIterator<Item = (&'static str, Value)>) -> Stand {
-    let stand = Stand::new(objects);
-    stand.api.serve("/apis/batch/v1", "batch/v1", "jobs", "Job");
-    let stand = begun(stand).await;
+async fn with_jobs(objects: impl IntoIterator<Item = (&'static str, Value)>) -> Bench {
+    let bench = Bench::new(objects);
+    bench.api.serve("/apis/batch/v1", "batch/v1", "jobs", "Job");
+    let bench = begun(bench).await;
     pass(60).await;
-    stand
+    bench
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_an_old_copy_has_done_of_a_job_is_not_thrown_away_before_the_job_is_complete() {
     let done = json!({"conditions": [{"type": "Complete", "status": "True"}]});
     let objects = job_without_a_refuge(&done).into_iter();
-    let stand = with_jobs(objects.chain([("jobs", job(None))])).await;
+    let bench = with_jobs(objects.chain([("jobs", job(None))])).await;
     // Nothing else says that 27 of 40 are done.
-    assert!(!has_ended(&stand), "the template does not say so yet");
-    stand.api.put("jobs", job(Some("Complete")));
+    assert!(!has_ended(&bench), "the template does not say so yet");
+    bench.api.put("jobs", job(Some("Complete")));
     pass(60).await;
-    assert!(has_ended(&stand));
+    assert!(has_ended(&bench));
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_old_copy_of_a_divided_job_stays_while_a_list_lacks_its_template() {
-    let stand = with_jobs(job_without_a_refuge(&json!({"active": 2}))).await;
-    assert!(!has_ended(&stand), "it was left out, and not deleted");
-    stand.api.put("jobs", job(None));
+    let bench = with_jobs(job_without_a_refuge(&json!({"active": 2}))).await;
+    assert!(!has_ended(&bench), "it was left out, and not deleted");
+    bench.api.put("jobs", job(None));
     pass(60).await;
-    assert!(!has_ended(&stand), "nobody takes its 27 over");
+    assert!(!has_ended(&bench), "nobody takes its 27 over");
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_task_of_a_job_that_has_failed_ends_although_nobody_takes_its_completions_over() {
     let failed = json!({"conditions": [{"type": "Failed", "status": "True"}]});
     let objects = job_without_a_refuge(&failed).into_iter();
-    let stand = with_jobs(objects.chain([("jobs", job(Some("Failed")))])).await;
-    assert!(has_ended(&stand), "a drain would wait for ever");
+    let bench = with_jobs(objects.chain([("jobs", job(Some("Failed")))])).await;
+    assert!(has_ended(&bench), "a drain would wait for ever");
 }
 
 #[tokio::test(start_paused = true)]
@@ -498,8 +498,8 @@ async fn the_task_of_a_job_that_has_failed_ends_also_where_the_target_has_failed
     binding["status"]["aggregatedStatus"][1]["status"] = failed.clone();
     binding["status"]["aggregatedStatus"][1]["health"] = json!("Unhealthy");
     let objects = objects.into_iter().chain([("jobs", job(Some("Failed")))]);
-    let stand = with_jobs(objects).await;
-    assert!(has_ended(&stand), "nothing of it runs any more, anywhere");
+    let bench = with_jobs(objects).await;
+    assert!(has_ended(&bench), "nothing of it runs any more, anywhere");
 }
 
 #[tokio::test(start_paused = true)]
@@ -519,9 +519,9 @@ async fn the_task_of_a_failed_job_says_where_it_failed_until_its_target_has_run_
     reports.unwrap().truncate(1);
     // The template of a Job says so as soon as one cluster does, and for ever.
     let jobs = ("jobs", job(Some("Failed")));
-    let stand = with_jobs([m1, m2, old, (kind, binding), jobs]).await;
+    let bench = with_jobs([m1, m2, old, (kind, binding), jobs]).await;
     assert!(
-        !has_ended(&stand),
+        !has_ended(&bench),
         "nothing else has the state for the new copy"
     );
 }

@@ -13,23 +13,23 @@ fn edited_after(number: usize, reason: &str) -> Value {
     it
 }
 
-fn moved(stand: &Stand) -> usize {
-    asked_and_moved(stand).1
+fn moved(bench: &Bench) -> usize {
+    asked_and_moved(bench).1
 }
 
-fn reason(stand: &Stand, number: usize) -> (String, String) {
-    let binding = stand.binding(&name(number));
+fn reason(bench: &Bench, number: usize) -> (String, String) {
+    let binding = bench.binding(&name(number));
     let status = binding.unwrap().status.clone().unwrap_or_default();
     let reported = conditions::get(&status.conditions, "Scheduled").unwrap();
     (reported.reason.clone(), reported.message.clone())
 }
 
 /// Has the API refuse each write of a binding.
-fn refuse_writes(stand: &Stand, code: u16, reason: &str) {
+fn refuse_writes(bench: &Bench, code: u16, reason: &str) {
     for number in 0..MANY {
         let path = format!("/resourcebindings/{}", name(number));
         let body = refusal(code, reason, &name(number));
-        stand.api.answer(http::Method::PATCH, &path, code, body);
+        bench.api.answer(http::Method::PATCH, &path, code, body);
     }
 }
 
@@ -41,8 +41,8 @@ fn labelled(name: &str, env: &str) -> Value {
 }
 
 /// Returns the clusters that a workload leaves and that keep their copies for now.
-fn left(stand: &Stand, number: usize) -> Vec<String> {
-    let binding = stand.binding(&name(number)).unwrap();
+fn left(bench: &Bench, number: usize) -> Vec<String> {
+    let binding = bench.binding(&name(number)).unwrap();
     let tasks = binding.spec.graceful_eviction_tasks.iter();
     tasks.map(|it| it.from_cluster.clone()).collect()
 }
@@ -56,14 +56,14 @@ async fn edits_that_were_held_back_move_at_the_rate_under_a_new_leader_too() {
         ("StoppedByThreshold", true),
         ("TargetObstructed", true),
     ] {
-        let stand = follow_all(open(), |it| edited_after(it, reported)).await;
+        let bench = follow_all(open(), |it| edited_after(it, reported)).await;
         pass(5).await;
         let expected = if is_held {
             1..=AT_THE_RATE
         } else {
             MANY..=MANY
         };
-        let moved = moved(&stand);
+        let moved = moved(&bench);
         assert!(expected.contains(&moved), "{reported}: {moved} moved");
     }
 }
@@ -71,24 +71,24 @@ async fn edits_that_were_held_back_move_at_the_rate_under_a_new_leader_too() {
 #[tokio::test(start_paused = true)]
 async fn an_edit_that_was_held_back_and_whose_write_is_refused_is_no_fresh_edit() {
     let clusters = [paused(roomy("m1", false)), roomy("m2", false)];
-    let stand = follow_all(clusters, edited).await;
+    let bench = follow_all(clusters, edited).await;
     pass(5).await;
-    assert_eq!(moved(&stand), 0);
-    refuse_writes(&stand, 409, "Conflict");
-    stand.api.put("clusters", roomy("m1", false));
+    assert_eq!(moved(&bench), 0);
+    refuse_writes(&bench, 409, "Conflict");
+    bench.api.put("clusters", roomy("m1", false));
     pass(60).await;
-    assert_eq!(moved(&stand), 0);
-    stand.api.answer_truly();
+    assert_eq!(moved(&bench), 0);
+    bench.api.answer_truly();
     for number in 0..MANY {
-        let mut it = stand.api.binding(&name(number));
+        let mut it = bench.api.binding(&name(number));
         it["metadata"]["labels"] = json!({ "written-by": "another" });
-        stand.api.put("resourcebindings", it);
+        bench.api.put("resourcebindings", it);
     }
     pass(6).await;
-    let moved = moved(&stand);
+    let moved = moved(&bench);
     assert!(moved <= AT_THE_RATE, "{moved} moved");
     pass(150).await;
-    assert_eq!(asked_and_moved(&stand), (0, MANY));
+    assert_eq!(asked_and_moved(&bench), (0, MANY));
 }
 
 #[tokio::test(start_paused = true)]
@@ -101,24 +101,24 @@ async fn a_label_takes_copies_away_at_the_rate_and_not_in_a_pause_and_each_stays
         it
     };
     let clusters = ["m1", "m2"].map(|it| labelled(it, "prod"));
-    let stand = follow_all(clusters, both).await;
+    let bench = follow_all(clusters, both).await;
     pass(20).await;
-    assert_eq!(moved(&stand), 0);
-    stand.api.put("clusters", paused(roomy("m1", false)));
+    assert_eq!(moved(&bench), 0);
+    bench.api.put("clusters", paused(roomy("m1", false)));
     pass(60).await;
     assert_eq!(
-        (moved(&stand), reason(&stand, 0).0),
+        (moved(&bench), reason(&bench, 0).0),
         (0, "Paused".to_owned())
     );
-    stand.api.put("clusters", roomy("m1", false));
+    bench.api.put("clusters", roomy("m1", false));
     pass(5).await;
-    let some = moved(&stand);
+    let some = moved(&bench);
     assert!((1..=AT_THE_RATE).contains(&some), "{some} moved");
     pass(90).await;
     for number in 0..MANY {
-        let binding = stand.binding(&name(number)).unwrap();
+        let binding = bench.binding(&name(number)).unwrap();
         assert_eq!(binding.spec.clusters.len(), 1, "{number}");
-        assert_eq!(left(&stand, number), ["m1"], "{number}");
+        assert_eq!(left(&bench, number), ["m1"], "{number}");
     }
 }
 
@@ -134,23 +134,23 @@ async fn a_move_waits_while_its_former_copy_is_being_removed_where_it_would_go()
     });
     let bindings = [0, 1].map(|it| ("resourcebindings", edited(it)));
     let objects = bindings.into_iter().chain([("works", leaving)]);
-    let stand = beside(open(), objects).await;
+    let bench = beside(open(), objects).await;
     pass(60).await;
     let is_at = |number: usize, cluster: &str| {
-        let binding = stand.binding(&name(number)).unwrap();
+        let binding = bench.binding(&name(number)).unwrap();
         binding.spec.target(cluster).is_some()
     };
     assert!(is_at(0, "m1") && is_at(1, "m2"));
-    let (reported, why) = reason(&stand, 0);
+    let (reported, why) = reason(&bench, 0);
     assert_eq!(reported, "TargetObstructed");
     assert!(
         why.ends_with("m2 is still removing its former copy."),
         "{why}"
     );
-    stand.api.delete("works", &namespace, &work);
+    bench.api.delete("works", &namespace, &work);
     pass(60).await;
     assert!(is_at(0, "m2"));
-    assert_eq!(reason(&stand, 0).0, "Success");
+    assert_eq!(reason(&bench, 0).0, "Success");
 }
 
 #[tokio::test(start_paused = true)]
@@ -182,12 +182,12 @@ async fn workloads_that_were_asked_for_and_that_a_pause_holds_keep_no_others_wai
     ];
     objects.extend((0..HELD).map(|it| on(it, "m1")));
     objects.extend((HELD..HELD + OTHERS).map(|it| on(it, "m3")));
-    let stand = follow(objects).await;
+    let bench = follow(objects).await;
     pass(5).await;
-    stand.api.put("clusters", paused(roomy("m1", true)));
+    bench.api.put("clusters", paused(roomy("m1", true)));
     pass(300).await;
     let moved = (HELD..HELD + OTHERS).filter(|it| {
-        let held = stand.binding(&name(*it)).unwrap();
+        let held = bench.binding(&name(*it)).unwrap();
         held.spec.target("m2").is_some()
     });
     assert_eq!(moved.count(), OTHERS);
@@ -196,14 +196,14 @@ async fn workloads_that_were_asked_for_and_that_a_pause_holds_keep_no_others_wai
 #[tokio::test(start_paused = true)]
 async fn edits_that_no_cluster_could_take_move_at_the_rate_under_a_new_leader_too() {
     for reported in ["NoClusterFit", "Unschedulable", "SchedulerError"] {
-        let stand = follow_all(open(), |it| {
+        let bench = follow_all(open(), |it| {
             let mut it = edited_after(it, reported);
             it["status"]["conditions"][0]["status"] = json!("False");
             it
         })
         .await;
         pass(5).await;
-        let moved = moved(&stand);
+        let moved = moved(&bench);
         assert!(
             (1..=AT_THE_RATE).contains(&moved),
             "{reported}: {moved} moved"
@@ -213,19 +213,19 @@ async fn edits_that_no_cluster_could_take_move_at_the_rate_under_a_new_leader_to
 
 #[tokio::test(start_paused = true)]
 async fn an_edit_whose_write_the_api_refused_is_still_an_edit() {
-    let stand = follow_all(open(), workload).await;
-    refuse_writes(&stand, 403, "QuotaExceeded");
+    let bench = follow_all(open(), workload).await;
+    refuse_writes(&bench, 403, "QuotaExceeded");
     for number in 0..MANY {
-        let mut it = stand.api.binding(&name(number));
+        let mut it = bench.api.binding(&name(number));
         it["spec"]["placement"]["clusterAffinity"] = json!({ "clusterNames": ["m2"] });
         it["metadata"]["generation"] = json!(2);
-        stand.api.put("resourcebindings", it);
+        bench.api.put("resourcebindings", it);
     }
     pass(10).await;
-    assert_eq!(moved(&stand), 0);
-    stand.api.answer_truly();
+    assert_eq!(moved(&bench), 0);
+    bench.api.answer_truly();
     pass(30).await;
-    assert_eq!(moved(&stand), MANY);
+    assert_eq!(moved(&bench), MANY);
 }
 
 #[tokio::test(start_paused = true)]
@@ -246,13 +246,13 @@ async fn a_workload_whose_kept_copy_goes_with_its_cluster_waits_for_no_pause_and
             failed["status"]["conditions"][0]["status"] = json!("False");
             ("clusters", failed)
         }));
-        let stand = follow(objects).await;
-        let is_placed = || stand.binding(&name(0)).unwrap().spec.target("m2").is_some();
+        let bench = follow(objects).await;
+        let is_placed = || bench.binding(&name(0)).unwrap().spec.target("m2").is_some();
         pass(30).await;
         assert!(!is_placed(), "it waits for {what}");
         m1["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
         m1["metadata"]["finalizers"] = json!(["karmada.io/cluster-controller"]);
-        stand.api.put("clusters", m1);
+        bench.api.put("clusters", m1);
         pass(30).await;
         assert!(is_placed(), "{what}");
     }
@@ -272,13 +272,13 @@ async fn a_workload_that_waits_to_move_returns_to_its_kept_copy_once_that_may_st
         });
         let kept = placed_by(kept(edited_after(0, "NoClusterFit")), placement);
         let clusters = [paused(labelled("m1", "test")), labelled("m2", "prod")];
-        let stand = beside(clusters, [("resourcebindings", kept)]).await;
+        let bench = beside(clusters, [("resourcebindings", kept)]).await;
         pass(30).await;
-        assert_eq!(reason(&stand, 0).0, "Paused", "{scheduling}");
-        stand.api.put("clusters", labelled("m2", "test"));
-        stand.api.put("clusters", paused(labelled("m1", "prod")));
+        assert_eq!(reason(&bench, 0).0, "Paused", "{scheduling}");
+        bench.api.put("clusters", labelled("m2", "test"));
+        bench.api.put("clusters", paused(labelled("m1", "prod")));
         pass(30).await;
-        let binding = stand.binding(&name(0)).unwrap();
+        let binding = bench.binding(&name(0)).unwrap();
         assert!(binding.spec.target("m1").is_some(), "{scheduling}");
     }
 }
@@ -298,30 +298,30 @@ fn made_again(number: usize, clusters: &[&str]) -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn bindings_that_were_made_again_move_at_the_rate_and_keep_their_copies_until_others_run() {
-    let stand = follow_all(open(), |number| {
+    let bench = follow_all(open(), |number| {
         let mut it = made_again(number, &["m1"]);
         it["spec"]["placement"]["clusterAffinity"] = json!({ "clusterNames": ["m2"] });
         it
     })
     .await;
     pass(5).await;
-    let some = moved(&stand);
+    let some = moved(&bench);
     assert!((1..=AT_THE_RATE).contains(&some), "{some} moved");
     pass(90).await;
-    assert_eq!(moved(&stand), MANY);
+    assert_eq!(moved(&bench), MANY);
     for number in 0..MANY {
-        assert_eq!(left(&stand, number), ["m1"], "{number}");
+        assert_eq!(left(&bench, number), ["m1"], "{number}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_binding_that_was_made_again_amid_a_move_keeps_the_copy_that_it_leaves() {
     let made_again = ("resourcebindings", made_again(0, &["m1", "m2"]));
-    let stand = beside(to_m2(), [made_again]).await;
+    let bench = beside(to_m2(), [made_again]).await;
     pass(30).await;
-    let mut all = left(&stand, 0);
+    let mut all = left(&bench, 0);
     assert_eq!(all.len(), 1);
-    let targets = &stand.binding(&name(0)).unwrap().spec.clusters;
+    let targets = &bench.binding(&name(0)).unwrap().spec.clusters;
     all.extend(targets.iter().map(|it| it.name.clone()));
     all.sort();
     assert_eq!(all, ["m1", "m2"]);
@@ -348,9 +348,9 @@ async fn replicas_that_are_divided_at_last_take_no_copy_away_from_where_the_work
     // `m1` takes nothing new.
     for (ready, kept) in [(2, 1), (0, 0)] {
         let it = undivided("Aggregated", &json!({"readyReplicas": ready}));
-        let stand = beside(to_m2(), [("resourcebindings", it)]).await;
+        let bench = beside(to_m2(), [("resourcebindings", it)]).await;
         pass(120).await;
-        let spec = &stand.binding(&name(0)).unwrap().spec;
+        let spec = &bench.binding(&name(0)).unwrap().spec;
         assert!(spec.target("m2").is_some(), "{:?}", spec.clusters);
         let tasks = &spec.graceful_eviction_tasks;
         assert_eq!(tasks.len(), kept, "{ready} replicas run: {tasks:?}");
@@ -388,7 +388,7 @@ async fn a_job_whose_replicas_are_divided_at_last_keeps_the_pods_that_run() {
         };
         template["spec"][field] = json!(2);
         let plural = if kind == "Job" { "jobs" } else { "deployments" };
-        let stand = Stand::with(
+        let bench = Bench::with(
             Settings::default(),
             [
                 ("clusters", roomy("m1", true)),
@@ -397,11 +397,11 @@ async fn a_job_whose_replicas_are_divided_at_last_keeps_the_pods_that_run() {
                 (plural, template),
             ],
         );
-        stand.api.serve_deployments();
-        stand.api.serve("/apis/batch/v1", "batch/v1", "jobs", "Job");
-        let stand = started(stand).await;
+        bench.api.serve_deployments();
+        bench.api.serve("/apis/batch/v1", "batch/v1", "jobs", "Job");
+        let bench = started(bench).await;
         pass(120).await;
-        let spec = &stand.binding(&name(0)).unwrap().spec;
+        let spec = &bench.binding(&name(0)).unwrap().spec;
         assert!(spec.target("m2").is_some(), "{kind}: {:?}", spec.clusters);
         let tasks = spec.graceful_eviction_tasks.len();
         assert_eq!(tasks, 1, "{kind}: pods run in m1, and nothing keeps them");
@@ -416,9 +416,9 @@ async fn replicas_that_run_undivided_are_not_divided_over_others_while_movement_
         let m1 = roomy("m1", false);
         let m1 = if is_paused { paused(m1) } else { m1 };
         let clusters = [m1, roomy("m2", false)];
-        let stand = beside(clusters, [("resourcebindings", it)]).await;
+        let bench = beside(clusters, [("resourcebindings", it)]).await;
         pass(120).await;
-        let spec = &stand.binding(&name(0)).unwrap().spec;
+        let spec = &bench.binding(&name(0)).unwrap().spec;
         assert_eq!(
             spec.target("m2").is_some(),
             moves,
@@ -439,14 +439,14 @@ async fn what_was_said_before_a_request_is_no_answer_to_it() {
         it
     });
     objects.push(("workloadrebalancers", rebalancer(None)));
-    let mut stand = Stand::with(Settings::default(), objects);
-    let fleet = Arc::clone(&stand.fleet);
-    let pace = crate::fleet::budget::budget(&fleet, &mut stand.tasks);
-    crate::movement::rebalance::start(&fleet, pace, &mut stand.tasks);
-    stand.follow().await;
+    let mut bench = Bench::with(Settings::default(), objects);
+    let fleet = Arc::clone(&bench.fleet);
+    let pace = crate::fleet::budget::budget(&fleet, &mut bench.tasks);
+    crate::movement::rebalance::start(&fleet, pace, &mut bench.tasks);
+    bench.follow().await;
     pass(20).await;
-    assert_eq!(asked_and_moved(&stand), (MANY, 0));
-    assert_eq!(results(&stand), 0, "no scheduler has looked at any of them");
+    assert_eq!(asked_and_moved(&bench), (MANY, 0));
+    assert_eq!(results(&bench), 0, "no scheduler has looked at any of them");
 }
 
 #[tokio::test(start_paused = true)]
@@ -454,13 +454,13 @@ async fn a_binding_that_a_list_lacks_is_not_taken_for_one_that_there_is_not() {
     let mut kept = workload(0);
     kept["metadata"]["finalizers"] = json!(["karmada.io/binding-controller"]);
     let clusters = [roomy("m1", false), roomy("m2", true)];
-    let stand = beside(clusters, [("resourcebindings", kept)]).await;
+    let bench = beside(clusters, [("resourcebindings", kept)]).await;
     pass(5).await;
-    stand.api.hide("resourcebindings", "shop", &name(0));
+    bench.api.hide("resourcebindings", "shop", &name(0));
     pass(5).await;
-    stand.api.put("workloadrebalancers", of_one());
+    bench.api.put("workloadrebalancers", of_one());
     pass(10).await;
-    let status = stored(&stand).unwrap().status.unwrap_or_default();
+    let status = stored(&bench).unwrap().status.unwrap_or_default();
     let results = status.observed_workloads.iter().map(|it| &it.result);
     let failed = results.filter(|it| **it == Some(RebalanceResult::Failed));
     assert_eq!(failed.count(), 0, "{:?}", status.observed_workloads);
@@ -474,9 +474,9 @@ async fn a_move_keeps_the_copy_that_its_policy_keeps_although_the_binding_does_n
         let mut asked = claimed(workload(0));
         asked["spec"]["rescheduleTriggeredAt"] = json!("2025-01-01T00:00:00Z");
         let policy = ("propagationpolicies", keeps);
-        let stand = beside(to_m2(), [policy, ("resourcebindings", asked)]).await;
+        let bench = beside(to_m2(), [policy, ("resourcebindings", asked)]).await;
         pass(20).await;
-        let spec = stand.api.binding(&name(0))["spec"].clone();
+        let spec = bench.api.binding(&name(0))["spec"].clone();
         assert_eq!(spec["clusters"][0]["name"], "m2");
         assert!(spec["failover"].is_null(), "who binds writes it");
         let task = &spec["gracefulEvictionTasks"][0];

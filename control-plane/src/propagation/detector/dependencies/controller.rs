@@ -522,13 +522,13 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::fleet::testing::{self, Stand, binding, claimed, cluster, deleting, pass};
+    use crate::fleet::testing::{self, Bench, binding, claimed, cluster, deleting, pass};
 
     /// Returns a fleet with these objects and the Deployment `shop/web` that needs the ConfigMap
     /// `shop/conf`, whose dependencies have been distributed.
-    async fn stand<const N: usize>(objects: [(&str, Value); N]) -> Stand {
+    async fn bench<const N: usize>(objects: [(&str, Value); N]) -> Bench {
         let template = ("deployments", deployment());
-        stand_with(objects.into_iter().chain([template])).await
+        bench_with(objects.into_iter().chain([template])).await
     }
 
     /// Returns the Deployment that needs the ConfigMap.
@@ -550,24 +550,24 @@ mod tests {
 
     /// Returns a fleet with these objects and the ConfigMap, whose dependencies are distributed
     /// once it is followed.
-    fn started<'a>(objects: impl Iterator<Item = (&'a str, Value)>) -> Stand {
+    fn started<'a>(objects: impl Iterator<Item = (&'a str, Value)>) -> Bench {
         let conf = json!({"metadata": {"namespace": "shop", "name": "conf", "uid": "c"}});
-        let mut stand = Stand::new(objects.chain([("configmaps", conf)]));
-        stand.api.serve_deployments();
-        stand.api.serve("/api/v1", "v1", "configmaps", "ConfigMap");
+        let mut bench = Bench::new(objects.chain([("configmaps", conf)]));
+        bench.api.serve_deployments();
+        bench.api.serve("/api/v1", "v1", "configmaps", "ConfigMap");
         let scope = Scope::new("", &[]).unwrap();
-        start(&stand.fleet, scope, &mut stand.tasks);
-        stand.fleet.follow_templates();
-        stand
+        start(&bench.fleet, scope, &mut bench.tasks);
+        bench.fleet.follow_templates();
+        bench
     }
 
     /// Returns a fleet with these objects and the ConfigMap, whose dependencies have been
     /// distributed.
-    async fn stand_with(objects: impl Iterator<Item = (&str, Value)>) -> Stand {
-        let mut stand = started(objects);
-        stand.follow().await;
+    async fn bench_with(objects: impl Iterator<Item = (&str, Value)>) -> Bench {
+        let mut bench = started(objects);
+        bench.follow().await;
         pass(10).await;
-        stand
+        bench
     }
 
     #[tokio::test(start_paused = true)]
@@ -595,11 +595,11 @@ mod tests {
             });
             assert!(!refers(&serde_json::from_value(bound.clone()).unwrap()));
             let binding = ("clusterresourcebindings", bound.clone());
-            let stand = stand_with(rule.into_iter().chain([binding])).await;
+            let bench = bench_with(rule.into_iter().chain([binding])).await;
             bound["metadata"]["generation"] = json!(2);
-            stand.api.put("clusterresourcebindings", bound);
+            bench.api.put("clusterresourcebindings", bound);
             pass(10).await;
-            let reported = stand.api.reported().await.into_iter();
+            let reported = bench.api.reported().await.into_iter();
             let reported = reported
                 .filter(|it| it.1 == "DependenciesStayBehind" && it.0 == "ca-clusterissuer");
             assert_eq!(reported.count(), expected, "{takes_along}");
@@ -634,8 +634,8 @@ mod tests {
         let mut referrer = referrer();
         referrer["metadata"]["uid"] = json!("made-by-somebody");
         let labels = referrer["metadata"]["labels"].take();
-        let stand = stand([("resourcebindings", referrer.clone())]).await;
-        let conf = || stand.binding("conf-configmap").unwrap();
+        let bench = bench([("resourcebindings", referrer.clone())]).await;
+        let conf = || bench.binding("conf-configmap").unwrap();
         assert_eq!(conf().spec.required_by.len(), 1);
         let marks = conf().metadata.labels.clone().unwrap_or_default();
         assert!(
@@ -643,7 +643,7 @@ mod tests {
             "{marks:?}"
         );
         referrer["metadata"]["labels"] = labels;
-        stand.api.put("resourcebindings", referrer);
+        bench.api.put("resourcebindings", referrer);
         pass(60).await;
         assert_eq!(conf().spec.required_by.len(), 1, "it has its id");
     }
@@ -657,17 +657,17 @@ mod tests {
             policy
         };
         let referrer = claimed(referrer());
-        let stand = stand([
+        let bench = bench([
             ("propagationpolicies", policy(false)),
             ("resourcebindings", referrer.clone()),
         ])
         .await;
-        let conf = || stand.binding("conf-configmap");
+        let conf = || bench.binding("conf-configmap");
         let named = |it: Arc<AnyBinding>| it.spec.required_by.len();
         assert_eq!(conf().map(named), Some(1));
         assert_eq!(conf().unwrap().spec.preserve_resources_on_deletion, None);
-        stand.api.put("propagationpolicies", policy(true));
-        stand.api.put("resourcebindings", deleting(referrer));
+        bench.api.put("propagationpolicies", policy(true));
+        bench.api.put("resourcebindings", deleting(referrer));
         pass(10).await;
         assert_eq!(conf().map(named), Some(0));
         let preserves = conf().unwrap().spec.preserve_resources_on_deletion;
@@ -677,7 +677,7 @@ mod tests {
     /// Returns a fleet with the Deployment in m1, which may be preserved, and another one that
     /// needs the ConfigMap as well and may go anywhere. The agents have applied what they
     /// were sent.
-    async fn shared(preserves: bool, other_in: &str) -> Stand {
+    async fn shared(preserves: bool, other_in: &str) -> Bench {
         let mut web = referrer();
         web["metadata"]["finalizers"] = json!(["karmada.io/binding-controller"]);
         web["spec"]["preserveResourcesOnDeletion"] = json!(preserves);
@@ -697,26 +697,26 @@ mod tests {
             ("resourcebindings", web),
             ("resourcebindings", other),
         ];
-        let mut stand = started(objects.into_iter());
-        crate::propagation::binding::start(&stand.fleet, &mut stand.tasks);
-        stand.follow().await;
+        let mut bench = started(objects.into_iter());
+        crate::propagation::binding::start(&bench.fleet, &mut bench.tasks);
+        bench.follow().await;
         pass(60).await;
-        for mut work in stand.api.all("works") {
+        for mut work in bench.api.all("works") {
             work["status"] = json!({"conditions": testing::only_condition("Applied", "True")});
-            stand.api.put("works", work);
+            bench.api.put("works", work);
         }
-        stand
+        bench
     }
 
     /// Returns the binding of the Deployment as somebody deletes it.
-    fn deleted(stand: &Stand) -> Value {
-        deleting(stand.api.binding("web-deployment"))
+    fn deleted(bench: &Bench) -> Value {
+        deleting(bench.api.binding("web-deployment"))
     }
 
     /// Returns whether the ConfigMap stays in m1, where its Work is going.
-    fn stays_in_m1(stand: &Stand) -> Value {
+    fn stays_in_m1(bench: &Bench) -> Value {
         let name = muster_shared::names::work("ConfigMap", "conf", "shop");
-        let work = stand.api.object("works", "karmada-es-m1", &name).unwrap();
+        let work = bench.api.object("works", "karmada-es-m1", &name).unwrap();
         let is_leaving = !work["metadata"]["deletionTimestamp"].is_null();
         assert!(is_leaving, "nothing of the fleet needs it there any more");
         work["spec"]["preserveResourcesOnDeletion"].clone()
@@ -725,19 +725,19 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_a_preserved_workload_needs_stays_with_it_although_another_needs_it_as_well() {
         for (preserves, other_in) in [(false, "m2"), (true, "m2"), (false, "m1"), (true, "m1")] {
-            let stand = shared(preserves, other_in).await;
-            stand.api.put("resourcebindings", deleted(&stand));
+            let bench = shared(preserves, other_in).await;
+            bench.api.put("resourcebindings", deleted(&bench));
             pass(60).await;
             if other_in == "m1" {
                 // The ConfigMap stays for the other workload until a person deletes it.
                 let name = "conf-configmap";
-                let conf = deleting(stand.api.object("resourcebindings", "shop", name).unwrap());
-                stand.api.delete("configmaps", "shop", "conf");
-                stand.api.put("resourcebindings", conf);
+                let conf = deleting(bench.api.object("resourcebindings", "shop", name).unwrap());
+                bench.api.delete("configmaps", "shop", "conf");
+                bench.api.put("resourcebindings", conf);
                 pass(60).await;
             }
             let context = format!("other in {other_in}: the pods of web go on in m1");
-            assert_eq!(stays_in_m1(&stand), json!(preserves), "{context}");
+            assert_eq!(stays_in_m1(&bench), json!(preserves), "{context}");
         }
     }
 
@@ -750,11 +750,11 @@ mod tests {
                 let objects = before.api.all(plural).into_iter();
                 objects.map(move |it| (plural, it))
             });
-            let mut stand = started(left.chain([("resourcebindings", deleted(&before))]));
-            crate::propagation::binding::start(&stand.fleet, &mut stand.tasks);
-            stand.follow().await;
+            let mut bench = started(left.chain([("resourcebindings", deleted(&before))]));
+            crate::propagation::binding::start(&bench.fleet, &mut bench.tasks);
+            bench.follow().await;
             pass(60).await;
-            assert_eq!(stays_in_m1(&stand), json!(preserves));
+            assert_eq!(stays_in_m1(&bench), json!(preserves));
         }
     }
 
@@ -789,27 +789,27 @@ mod tests {
                 ("endpointslices", slice("other", "derived-other")),
                 ("resourcebindings", referrer.clone()),
             ];
-            let mut stand = started(objects.into_iter());
+            let mut bench = started(objects.into_iter());
             let path = "/apis/multicluster.x-k8s.io/v1alpha1";
-            stand.api.serve(path, api_version, "serviceimports", kind);
+            bench.api.serve(path, api_version, "serviceimports", kind);
             let (path, group_version) = ("/apis/discovery.k8s.io/v1", "discovery.k8s.io/v1");
-            stand
+            bench
                 .api
                 .serve(path, group_version, "endpointslices", "EndpointSlice");
-            stand.follow().await;
+            bench.follow().await;
             pass(60).await;
-            let chosen = || stand.binding("chosen-endpointslice").unwrap();
+            let chosen = || bench.binding("chosen-endpointslice").unwrap();
             assert_eq!(chosen().spec.required_by.len(), 1, "{what}");
             referrer["metadata"]["generation"] = json!(2);
             muster_shared::merge::apply(&mut referrer["metadata"], &metadata);
             muster_shared::merge::apply(&mut referrer["spec"], &spec);
-            stand.api.put("resourcebindings", referrer);
+            bench.api.put("resourcebindings", referrer);
             pass(60).await;
             let given_up = chosen();
             let stays = given_up.spec.preserve_resources_on_deletion;
             assert_eq!(given_up.spec.required_by.len(), 0, "{what}");
             assert_eq!(stays, preserves, "{what}");
-            let other = stand.binding("other-endpointslice");
+            let other = bench.binding("other-endpointslice");
             assert!(other.is_none(), "{what}");
         }
     }
@@ -824,8 +824,8 @@ mod tests {
             });
             work
         };
-        let needed_by = |stand: &Stand| {
-            let conf = stand.binding("conf-configmap").unwrap();
+        let needed_by = |bench: &Bench| {
+            let conf = bench.binding("conf-configmap").unwrap();
             conf.spec.required_by.len()
         };
         for restarts in [false, true] {
@@ -834,7 +834,7 @@ mod tests {
                 ("resourcebindings", referrer.clone()),
                 ("works", reported(1, 2)),
             ];
-            let mut process = stand(objects).await;
+            let mut process = bench(objects).await;
             assert_eq!(needed_by(&process), 1);
             let mut edited = deployment();
             edited["metadata"]["generation"] = json!(2);
@@ -852,7 +852,7 @@ mod tests {
                     objects.map(move |it| (plural, it))
                 });
                 let left: Vec<_> = left.collect();
-                process = stand_with(left.into_iter()).await;
+                process = bench_with(left.into_iter()).await;
                 assert_eq!(needed_by(&process), 1, "another process leads");
             }
             for (updated, expected) in [(1, 1), (2, 0)] {
@@ -866,13 +866,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_a_workload_needed_is_given_up_although_it_was_never_known_what_it_needs() {
         let mut referrer = referrer();
-        let before = stand([("resourcebindings", referrer.clone())]).await;
+        let before = bench([("resourcebindings", referrer.clone())]).await;
         let attached = before.binding("conf-configmap").unwrap();
         let attached = serde_json::to_value(attached.as_ref()).unwrap();
         let held = [referrer.clone(), attached].map(|it| ("resourcebindings", it));
-        let stand = stand_with(held.into_iter()).await;
+        let bench = bench_with(held.into_iter()).await;
         let needed_by = || {
-            stand
+            bench
                 .binding("conf-configmap")
                 .unwrap()
                 .spec
@@ -882,7 +882,7 @@ mod tests {
         assert_eq!(needed_by(), 1, "its template is missing");
         referrer["spec"]["propagateDeps"] = json!(false);
         referrer["metadata"]["generation"] = json!(2);
-        stand.api.put("resourcebindings", referrer);
+        bench.api.put("resourcebindings", referrer);
         pass(60).await;
         assert_eq!(needed_by(), 0);
     }
@@ -890,9 +890,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_a_workload_needed_is_given_up_although_the_cache_lacked_the_workload_meanwhile() {
         let mut referrer = referrer();
-        let stand = stand([("resourcebindings", referrer.clone())]).await;
+        let bench = bench([("resourcebindings", referrer.clone())]).await;
         let needed_by = || {
-            stand
+            bench
                 .binding("conf-configmap")
                 .unwrap()
                 .spec
@@ -903,7 +903,7 @@ mod tests {
         for lacks_template in [false, true] {
             referrer["spec"]["propagateDeps"] = json!(true);
             referrer["metadata"]["generation"] = json!(1 + 2 * u32::from(lacks_template));
-            stand.api.put("resourcebindings", referrer.clone());
+            bench.api.put("resourcebindings", referrer.clone());
             pass(60).await;
             assert_eq!(needed_by(), 1);
             let (plural, name) = if lacks_template {
@@ -911,15 +911,15 @@ mod tests {
             } else {
                 ("resourcebindings", "web-deployment")
             };
-            stand.api.hide(plural, "shop", name);
+            bench.api.hide(plural, "shop", name);
             pass(60).await;
             assert_eq!(needed_by(), 1, "the list is short");
             referrer["spec"]["propagateDeps"] = json!(false);
             referrer["metadata"]["generation"] = json!(2 + 2 * u32::from(lacks_template));
-            stand.api.put("resourcebindings", referrer.clone());
+            bench.api.put("resourcebindings", referrer.clone());
             pass(60).await;
             assert_eq!(needed_by(), 1);
-            stand.api.reveal(plural, "shop", name);
+            bench.api.reveal(plural, "shop", name);
             pass(60).await;
             assert_eq!(needed_by(), 0, "{plural}");
         }

@@ -304,7 +304,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::fleet::testing::{Stand, deployment, pass, policy};
+    use crate::fleet::testing::{Bench, deployment, pass, policy};
     use crate::propagation::detector::detect;
 
     /// Returns the Deployment `shop/web` with a uid.
@@ -353,10 +353,10 @@ mod tests {
             } else {
                 ("propagationpolicies", "kube-system")
             };
-            let mut stand = Stand::new([(plural, policy), ("deployments", template)]);
-            detect(&mut stand).await;
+            let mut bench = Bench::new([(plural, policy), ("deployments", template)]);
+            detect(&mut bench).await;
             pass(120).await;
-            let reported = stand.api.object(plural, namespace, "web");
+            let reported = bench.api.object(plural, namespace, "web");
             let reported = reported.expect("it stays")["status"].clone();
             let conditions = reported["conditions"]
                 .as_array()
@@ -375,13 +375,13 @@ mod tests {
         let orders = json!([{"order": "suspend", "by": "alice", "reason": "an audit"}]);
         policy["metadata"]["annotations"] = json!({ORDERED_BY: orders.to_string()});
         let objects = [("propagationpolicies", policy), ("deployments", template())];
-        let mut stand = Stand::new(objects);
-        detect(&mut stand).await;
+        let mut bench = Bench::new(objects);
+        detect(&mut bench).await;
         pass(120).await;
-        let said = stand.api.condition("propagationpolicies", "web", SUSPENDED);
+        let said = bench.api.condition("propagationpolicies", "web", SUSPENDED);
         let expected = "its copies are neither created nor changed in any cluster: suspended by alice: an audit";
         assert_eq!(said["message"], expected, "{said}");
-        let reported = stand.api.reported().await;
+        let reported = bench.api.reported().await;
         let ordered = reported.iter().filter(|it| it.1 == "Ordered").count();
         assert_eq!(ordered, 1, "{reported:?}");
     }
@@ -392,10 +392,10 @@ mod tests {
         template["metadata"]["labels"] =
             json!({"resourcetemplate.karmada.io/claimed-by": "MultiClusterService"});
         let objects = [("propagationpolicies", policy()), ("deployments", template)];
-        let mut stand = Stand::new(objects);
-        detect(&mut stand).await;
+        let mut bench = Bench::new(objects);
+        detect(&mut bench).await;
         pass(120).await;
-        let ready = stand.api.condition("propagationpolicies", "web", "Ready");
+        let ready = bench.api.condition("propagationpolicies", "web", "Ready");
         assert_eq!(ready["reason"], "ClaimedByAnotherController", "{ready}");
         let message = ready["message"].as_str().unwrap();
         assert!(message.contains("MultiClusterService"), "{message}");
@@ -406,10 +406,10 @@ mod tests {
         let mut policy = policy();
         policy["spec"]["dependentOverrides"] = json!(["registry"]);
         let objects = [("propagationpolicies", policy), ("deployments", template())];
-        let mut stand = Stand::new(objects);
-        detect(&mut stand).await;
+        let mut bench = Bench::new(objects);
+        detect(&mut bench).await;
         let status = || {
-            let policy = stand.api.object("propagationpolicies", "shop", "web");
+            let policy = bench.api.object("propagationpolicies", "shop", "web");
             policy.expect("it stays")["status"].clone()
         };
         pass(120).await;
@@ -419,12 +419,12 @@ mod tests {
         assert_eq!(reason["reason"], "NotPropagated", "{reported}");
         let message = reason["message"].as_str().unwrap();
         assert!(message.contains("registry"), "{message}");
-        assert!(stand.binding("web-deployment").is_none());
+        assert!(bench.binding("web-deployment").is_none());
         let registry = json!({"metadata": {"namespace": "shop", "name": "registry"}, "spec": {}});
-        stand.api.put("overridepolicies", registry);
+        bench.api.put("overridepolicies", registry);
         pass(120).await;
         let reported = status();
-        assert!(stand.binding("web-deployment").is_some(), "{reported}");
+        assert!(bench.binding("web-deployment").is_some(), "{reported}");
         // No scheduler runs in this test.
         assert_eq!(
             reported["reasons"][0]["reason"], "NotScheduledYet",

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::fleet::template_event::Lookup;
-use crate::fleet::testing::{self, Stand, pass};
+use crate::fleet::testing::{self, Bench, pass};
 
 /// Returns the template `shop/web`, by name and namespace.
 fn template() -> Value {
@@ -16,7 +16,7 @@ fn template() -> Value {
 
 /// Returns a fleet with the workload in `m1`, whose agent says that two replicas are ready, and
 /// with some more objects.
-async fn stand<const N: usize>(more: [(&'static str, Value); N]) -> Stand {
+async fn bench<const N: usize>(more: [(&'static str, Value); N]) -> Bench {
     let mut binding = testing::binding();
     let id = "resourcebinding.karmada.io/permanent-id";
     binding["metadata"]["labels"] = json!({ id: "id" });
@@ -28,17 +28,17 @@ async fn stand<const N: usize>(more: [(&'static str, Value); N]) -> Stand {
         ("resourcebindings", binding),
         ("works", work),
     ];
-    let mut stand = Stand::new(objects.into_iter().chain(more));
-    stand.api.serve_deployments();
-    start(&stand.fleet, &mut stand.tasks);
-    stand.follow().await;
+    let mut bench = Bench::new(objects.into_iter().chain(more));
+    bench.api.serve_deployments();
+    start(&bench.fleet, &mut bench.tasks);
+    bench.follow().await;
     pass(10).await;
-    stand
+    bench
 }
 
 /// Returns the ready replicas that a template was said to have.
-fn shown(stand: &Stand) -> Vec<Value> {
-    let writes = stand.api.writes().into_iter();
+fn shown(bench: &Bench) -> Vec<Value> {
+    let writes = bench.api.writes().into_iter();
     let shown = writes.filter(|it| it.1.ends_with("/deployments/web/status"));
     shown
         .map(|(.., body)| body["status"]["readyReplicas"].clone())
@@ -47,40 +47,40 @@ fn shown(stand: &Stand) -> Vec<Value> {
 
 #[tokio::test(start_paused = true)]
 async fn a_template_shows_what_its_members_report() {
-    let stand = stand([("deployments", template())]).await;
-    assert_eq!(shown(&stand), [json!(2)]);
+    let bench = bench([("deployments", template())]).await;
+    assert_eq!(shown(&bench), [json!(2)]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_status_that_the_api_does_not_serve_is_written_ever_more_seldom_and_reported_of_once() {
-    let stand = stand([("deployments", template())]).await;
+    let bench = bench([("deployments", template())]).await;
     let path = "/deployments/web/status";
     let unserved = testing::refusal(404, "NotFound", "");
-    stand.api.answer(http::Method::PATCH, path, 404, unserved);
-    let mut work = stand.api.all("works").remove(0);
+    bench.api.answer(http::Method::PATCH, path, 404, unserved);
+    let mut work = bench.api.all("works").remove(0);
     work["status"]["manifestStatuses"][0]["status"]["readyReplicas"] = json!(1);
-    stand.api.put("works", work);
-    stand.api.forget();
+    bench.api.put("works", work);
+    bench.api.forget();
     pass(4 * 60 * 60).await;
-    let attempts = shown(&stand).len();
+    let attempts = shown(&bench).len();
     assert!((20..50).contains(&attempts), "{attempts} in four hours");
-    let reported = stand.api.reported().await;
+    let reported = bench.api.reported().await;
     let is_reported = reported.iter().any(|it| it.1 == "AggregateStatusFailed");
     assert!(is_reported, "a person has to know: {reported:?}");
-    stand.api.answer_truly();
-    stand.api.serve_deployments();
-    stand.api.forget();
+    bench.api.answer_truly();
+    bench.api.serve_deployments();
+    bench.api.forget();
     pass(1200).await;
-    assert_eq!(shown(&stand), [json!(1)]);
+    assert_eq!(shown(&bench), [json!(1)]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_template_that_a_list_had_left_out_shows_it_when_it_comes_into_sight() {
-    let stand = stand([]).await;
-    assert_eq!(shown(&stand), [Value::Null; 0]);
-    stand.api.put("deployments", template());
+    let bench = bench([]).await;
+    assert_eq!(shown(&bench), [Value::Null; 0]);
+    bench.api.put("deployments", template());
     pass(5).await;
-    assert_eq!(shown(&stand), [json!(2)]);
+    assert_eq!(shown(&bench), [json!(2)]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -103,7 +103,7 @@ async fn a_copy_that_is_kept_elsewhere_neither_holds_the_generation_back_nor_cou
     };
     let mut edited = template();
     edited["metadata"]["generation"] = json!(3);
-    let mut stand = Stand::new([
+    let mut bench = Bench::new([
         ("clusters", testing::cluster("m1")),
         ("clusters", testing::cluster("m2")),
         ("resourcebindings", binding),
@@ -111,13 +111,13 @@ async fn a_copy_that_is_kept_elsewhere_neither_holds_the_generation_back_nor_cou
         ("works", copy("m1", 2, "Healthy")),
         ("works", copy("m2", 2, "Unhealthy")),
     ]);
-    stand.api.serve_deployments();
-    start(&stand.fleet, &mut stand.tasks);
-    stand.follow().await;
+    bench.api.serve_deployments();
+    start(&bench.fleet, &mut bench.tasks);
+    bench.follow().await;
     pass(10).await;
-    let reported = |stand: &Stand| {
-        let key = TemplateKey::of(&stand.fleet.bindings.iter().next().unwrap().spec.resource);
-        let Lookup::Found(template) = stand.fleet.templates.get(&key) else {
+    let reported = |bench: &Bench| {
+        let key = TemplateKey::of(&bench.fleet.bindings.iter().next().unwrap().spec.resource);
+        let Lookup::Found(template) = bench.fleet.templates.get(&key) else {
             panic!("no template");
         };
         let status = template.object(&key.kind)["status"].take();
@@ -127,16 +127,16 @@ async fn a_copy_that_is_kept_elsewhere_neither_holds_the_generation_back_nor_cou
         )
     };
     assert_eq!(
-        reported(&stand),
+        reported(&bench),
         (Value::Null, json!(4)),
         "m2 has not seen it"
     );
-    stand.api.put("works", copy("m2", 3, "Unhealthy"));
+    bench.api.put("works", copy("m2", 3, "Unhealthy"));
     pass(10).await;
-    assert_eq!(reported(&stand), (json!(3), json!(4)), "m1 runs for both");
-    stand.api.put("works", copy("m2", 3, "Healthy"));
+    assert_eq!(reported(&bench), (json!(3), json!(4)), "m1 runs for both");
+    bench.api.put("works", copy("m2", 3, "Healthy"));
     pass(10).await;
-    assert_eq!(reported(&stand), (json!(3), json!(2)), "m2 has taken over");
+    assert_eq!(reported(&bench), (json!(3), json!(2)), "m2 has taken over");
 }
 
 #[tokio::test(start_paused = true)]
@@ -155,12 +155,12 @@ async fn what_is_nowhere_is_applied_only_if_it_asks_for_nothing() {
             "lastScheduledTime": "2026-01-01T00:00:00Z",
             "aggregatedStatus": [{"clusterName": "m1", "applied": true}],
         });
-        let mut stand = Stand::new([("resourcebindings", binding)]);
-        stand.api.serve_deployments();
-        start(&stand.fleet, &mut stand.tasks);
-        stand.follow().await;
+        let mut bench = Bench::new([("resourcebindings", binding)]);
+        bench.api.serve_deployments();
+        start(&bench.fleet, &mut bench.tasks);
+        bench.follow().await;
         pass(10).await;
-        let held = stand.binding("web-deployment").unwrap();
+        let held = bench.binding("web-deployment").unwrap();
         let reported = conditions::status(&held.status().conditions, "FullyApplied");
         assert_eq!(reported, Some(expected), "{components}");
     }

@@ -13,7 +13,7 @@ use super::super::{EvictionState, Known, Obstacle, ReadinessTracker, WORTH_REPOR
 use super::*;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::budget::pace::Pace;
-use crate::fleet::testing::{REFUSALS, Stand, at, key, refusal};
+use crate::fleet::testing::{Bench, REFUSALS, at, key, refusal};
 use crate::movement::eviction;
 
 fn rate() -> Obstacle {
@@ -66,22 +66,22 @@ fn binding(reported: Option<Condition>) -> Value {
 
 /// Returns a fleet with the binding of an application for which a history is recorded, a
 /// controller, and the binding.
-async fn stand(reported: Option<Condition>) -> (Stand, Applications, Arc<AnyBinding>) {
-    let mut stand = Stand::new([("resourcebindings", binding(reported))]);
-    let fleet = Arc::clone(&stand.fleet);
+async fn bench(reported: Option<Condition>) -> (Bench, Applications, Arc<AnyBinding>) {
+    let mut bench = Bench::new([("resourcebindings", binding(reported))]);
+    let fleet = Arc::clone(&bench.fleet);
     let pace = Pace::of(&fleet.settings);
     let controller = Applications {
-        evictor: eviction::start(&fleet, &pace, false, &mut stand.tasks),
+        evictor: eviction::start(&fleet, &pace, false, &mut bench.tasks),
         queue: Queue::new("applications"),
         readiness_tracker: ReadinessTracker::follow(&fleet.clusters, &fleet.clock),
         known: Mutex::default(),
         fleet,
     };
-    stand.follow().await;
-    let held = stand.binding("web-deployment");
+    bench.follow().await;
+    let held = bench.binding("web-deployment");
     let held: Value = serde_json::to_value(&*held.unwrap()).unwrap();
     let held = serde_json::from_value(held).unwrap();
-    (stand, controller, Arc::new(held))
+    (bench, controller, Arc::new(held))
 }
 
 fn case<'a>(key: &'a BindingKey, binding: &'a AnyBinding) -> Case<'a> {
@@ -110,11 +110,11 @@ async fn that_nothing_is_asked_for_any_more_is_reported_where_something_was_repo
     ] {
         let what = format!("{reported:?}");
         let reported = reported.map(|state| state.condition(at(30)));
-        let (stand, controller, binding) = stand(reported).await;
+        let (bench, controller, binding) = bench(reported).await;
         let key = key("web-deployment");
         let next = controller.forget(&case(&key, &binding), None).await;
         assert_eq!(next.unwrap(), Next::Done, "{what}");
-        let events = stand.api.events().await;
+        let events = bench.api.events().await;
         assert_eq!(!events.is_empty(), expected, "{what}: {events:?}");
     }
 }
@@ -122,7 +122,7 @@ async fn that_nothing_is_asked_for_any_more_is_reported_where_something_was_repo
 #[tokio::test(start_paused = true)]
 async fn a_move_whose_report_is_refused_is_still_to_be_reported() {
     for is_refused in [false, true] {
-        let (stand, controller, binding) = stand(None).await;
+        let (bench, controller, binding) = bench(None).await;
         let key = key("web-deployment");
         let known = Known {
             moved: Some(moved()),
@@ -131,13 +131,13 @@ async fn a_move_whose_report_is_refused_is_still_to_be_reported() {
         controller.known.lock().insert(key.clone(), known);
         if is_refused {
             let refused = refusal(403, "Forbidden", "web-deployment");
-            stand.api.answer(Method::PATCH, "/status", 403, refused);
+            bench.api.answer(Method::PATCH, "/status", 403, refused);
         }
         let case = case(&key, &binding);
         let progress = no_progress(false);
         let next = controller.conclude(&case, &case.written, progress).await;
         assert_eq!(next.is_err(), is_refused, "{next:?}");
-        assert_eq!(stand.api.events().await.is_empty(), is_refused);
+        assert_eq!(bench.api.events().await.is_empty(), is_refused);
         let known = controller.known.lock().get(&key).cloned();
         assert_eq!(known.unwrap().moved.is_some(), is_refused);
     }
@@ -146,10 +146,10 @@ async fn a_move_whose_report_is_refused_is_still_to_be_reported() {
 #[tokio::test(start_paused = true)]
 async fn a_history_that_comes_too_late_is_read_again_or_dropped() {
     for (code, reason, _) in REFUSALS {
-        let (stand, controller, binding) = stand(None).await;
+        let (bench, controller, binding) = bench(None).await;
         let refused = refusal(code, reason, "web-deployment");
         let (method, path) = (Method::PATCH, "/web-deployment");
-        stand.api.answer(method, path, code, refused);
+        bench.api.answer(method, path, code, refused);
         let key = key("web-deployment");
         let next = controller.forget(&case(&key, &binding), None).await;
         let expected = match code {
@@ -178,7 +178,7 @@ async fn who_waits_in_the_queue_says_so_after_a_while_unless_an_obstacle_is_repo
         ("the process before said so", Some(stranded), true),
         ("of something else", Some(rate), false),
     ] {
-        let (_stand, controller, binding) = stand(reported).await;
+        let (_stand, controller, binding) = bench(reported).await;
         let key = key("web-deployment");
         let case = case(&key, &binding);
         let look = || {
@@ -250,7 +250,7 @@ async fn what_a_condition_said_before_is_brought_up_to_date_once_it_is_over() {
         ),
     ] {
         let reported = reported.map(|state| state.condition(at(30)));
-        let (stand, controller, binding) = stand(reported).await;
+        let (bench, controller, binding) = bench(reported).await;
         let key = key("web-deployment");
         let case = case(&key, &binding);
         let history = History {
@@ -261,7 +261,7 @@ async fn what_a_condition_said_before_is_brought_up_to_date_once_it_is_over() {
         let progress = no_progress(is_said);
         let next = controller.conclude(&case, &history, progress).await;
         next.unwrap();
-        let mut reasons: Vec<String> = stand
+        let mut reasons: Vec<String> = bench
             .api
             .reported()
             .await
@@ -280,7 +280,7 @@ async fn that_an_application_is_unhealthy_is_written_down_when_it_stays_so_for_a
         (1_000 - settling, None),
         (1_001 - settling, Some(Duration::from_secs(1))),
     ] {
-        let (stand, controller, binding) = stand(None).await;
+        let (bench, controller, binding) = bench(None).await;
         let key = key("web-deployment");
         let case = case(&key, &binding);
         let mut history = case.written.clone();
@@ -291,7 +291,7 @@ async fn that_an_application_is_unhealthy_is_written_down_when_it_stays_so_for_a
             _ => None,
         };
         assert_eq!(wait, expected, "{since}");
-        assert_eq!(stand.api.writes().is_empty(), expected.is_some(), "{since}");
+        assert_eq!(bench.api.writes().is_empty(), expected.is_some(), "{since}");
     }
 }
 
@@ -305,16 +305,16 @@ async fn a_condition_that_others_write_all_the_time_is_tried_so_often_and_no_mor
         (404, "NotFound", "", 1, false),
         (403, "Forbidden", name, 1, false),
     ] {
-        let (stand, controller, binding) = stand(None).await;
+        let (bench, controller, binding) = bench(None).await;
         let refused = refusal(code, reason, name);
         let (method, path) = (Method::PATCH, "/web-deployment/status");
-        stand.api.answer(method, path, code, refused);
+        bench.api.answer(method, path, code, refused);
         let state = FailoverState::NotFollowed(Unfollowed::Health);
         let reported = controller
             .report(&key("web-deployment"), &binding, &state, at(1_000))
             .await;
         assert_eq!(reported.is_ok(), is_done, "{code}");
-        assert_eq!(stand.api.writes().len(), tries as usize, "{code}");
-        assert_eq!(stand.api.reported().await, [], "{code}");
+        assert_eq!(bench.api.writes().len(), tries as usize, "{code}");
+        assert_eq!(bench.api.reported().await, [], "{code}");
     }
 }

@@ -5,7 +5,7 @@ use muster_shared::names::annotation::HOMES;
 use serde_json::Value;
 
 use super::*;
-use crate::fleet::testing::{Stand, binding, claimed, cluster, deleting, key, pass, policy, work};
+use crate::fleet::testing::{Bench, binding, claimed, cluster, deleting, key, pass, policy, work};
 use crate::settings::Settings;
 
 #[test]
@@ -88,7 +88,7 @@ fn nothing_returns_while_something_else_is_under_way() {
 
 #[tokio::test(start_paused = true)]
 async fn one_that_was_asked_and_waits_for_its_target_keeps_no_others_from_returning() {
-    let stand = Stand::followed([("clusters", cluster("m1"))]).await;
+    let bench = Bench::followed([("clusters", cluster("m1"))]).await;
     for (reason, expected) in [
         ("Success", true),
         ("WaitingForRate", true),
@@ -104,7 +104,7 @@ async fn one_that_was_asked_and_waits_for_its_target_keeps_no_others_from_return
             }],
         });
         let asked: AnyBinding = serde_json::from_value(asked).unwrap();
-        assert_eq!(may_return(&stand.fleet, &asked), expected, "{reason}");
+        assert_eq!(may_return(&bench.fleet, &asked), expected, "{reason}");
     }
 }
 
@@ -130,7 +130,7 @@ fn other(number: usize, ready: &str) -> Value {
 /// Returns a fleet that has run for a hundred seconds and in which nothing moves, because too many
 /// clusters have failed. `web-deployment` left `m1`, which has been healthy for twice the hour
 /// after which it may return.
-async fn stopped() -> Stand {
+async fn stopped() -> Bench {
     let long_ago = calendar() - SignedDuration::from_hours(2);
     // A new placement brings it home.
     let mut shelter = cluster("m2");
@@ -159,52 +159,52 @@ async fn stopped() -> Stand {
         feature_gates: "Failover=true".parse().unwrap(),
         ..Settings::default()
     };
-    let mut stand = Stand::with(settings, objects);
-    let fleet = Arc::clone(&stand.fleet);
-    let pace = crate::fleet::budget::budget(&fleet, &mut stand.tasks);
-    crate::movement::rebalance::start(&fleet, pace.clone(), &mut stand.tasks);
-    crate::scheduler::controller::start(&fleet, pace.clone(), &mut stand.tasks);
-    stand.follow().await;
+    let mut bench = Bench::with(settings, objects);
+    let fleet = Arc::clone(&bench.fleet);
+    let pace = crate::fleet::budget::budget(&fleet, &mut bench.tasks);
+    crate::movement::rebalance::start(&fleet, pace.clone(), &mut bench.tasks);
+    crate::scheduler::controller::start(&fleet, pace.clone(), &mut bench.tasks);
+    bench.follow().await;
     pace.begin(Instant::now());
     pass(100).await;
-    stand
+    bench
 }
 
 /// Brings the other clusters back, so that what waits may move.
-fn resume(stand: &Stand) {
+fn resume(bench: &Bench) {
     for number in 0..4 {
-        stand.api.put("clusters", other(number, "True"));
+        bench.api.put("clusters", other(number, "True"));
     }
 }
 
-fn is_home(stand: &Stand) -> bool {
-    let binding = stand.binding("web-deployment").unwrap();
+fn is_home(bench: &Bench) -> bool {
+    let binding = bench.binding("web-deployment").unwrap();
     binding.spec.target("m1").is_some()
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_home_that_fails_while_nothing_may_move_has_to_be_healthy_anew() {
     let begun = calendar();
-    let stand = stopped().await;
+    let bench = stopped().await;
     let lost = begun + SignedDuration::from_secs(100);
-    stand.api.put("clusters", home("Unknown", lost, None));
+    bench.api.put("clusters", home("Unknown", lost, None));
     pass(10).await;
     let back = begun + SignedDuration::from_secs(110);
-    stand.api.put("clusters", home("True", back, None));
-    resume(&stand);
+    bench.api.put("clusters", home("True", back, None));
+    resume(&bench);
     pass(120).await;
-    assert!(!is_home(&stand), "m1 is healthy for two minutes of an hour");
+    assert!(!is_home(&bench), "m1 is healthy for two minutes of an hour");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_return_waits_for_the_end_of_a_stop_and_follows_it() {
-    let stand = stopped().await;
+    let bench = stopped().await;
     pass(600).await;
-    assert!(!is_home(&stand), "too many clusters have failed");
-    resume(&stand);
+    assert!(!is_home(&bench), "too many clusters have failed");
+    resume(&bench);
     // Nothing but the end of the stop has it reconciled again; then it is paid for like all moves.
     pass(120).await;
-    assert!(is_home(&stand), "movement has begun again");
+    assert!(is_home(&bench), "movement has begun again");
 }
 
 #[tokio::test(start_paused = true)]
@@ -218,23 +218,23 @@ async fn nothing_returns_to_a_home_with_a_share_of_zero_that_is_still_removing_a
         },
     });
     for is_removing in [true, false] {
-        let stand = stopped().await;
+        let bench = stopped().await;
         let mut copy = work("m1", "Healthy");
         copy["metadata"]["name"] = json!(muster_shared::names::work("Deployment", "web", "shop"));
         if is_removing {
-            stand.api.put("works", deleting(copy));
+            bench.api.put("works", deleting(copy));
         }
-        let mut away = stand.api.binding("web-deployment");
+        let mut away = bench.api.binding("web-deployment");
         let shares = [("m1", 0), ("m2", 2)];
         let shares = shares.map(|(name, replicas)| json!({ "name": name, "replicas": replicas }));
         away["spec"]["clusters"] = json!(shares);
         away["spec"]["placement"] = placement.clone();
         let applied = &mut away["metadata"]["annotations"]["policy.karmada.io/applied-placement"];
         *applied = json!(placement.to_string());
-        stand.api.put("resourcebindings", away);
-        resume(&stand);
+        bench.api.put("resourcebindings", away);
+        resume(&bench);
         pass(120).await;
-        let away = stand.api.binding("web-deployment");
+        let away = bench.api.binding("web-deployment");
         let is_asked = away["spec"]["rescheduleTriggeredAt"].is_string();
         assert_eq!(is_asked, !is_removing, "{away}");
     }
@@ -243,22 +243,22 @@ async fn nothing_returns_to_a_home_with_a_share_of_zero_that_is_still_removing_a
 #[tokio::test(start_paused = true)]
 async fn nothing_returns_once_its_policy_says_so_although_the_binding_does_not_say_so_yet() {
     for (mode, returns) in [("WhenHealthy", true), ("Never", false)] {
-        let stand = stopped().await;
+        let bench = stopped().await;
         let saying = |mode: &str| {
             let failback = json!({"mode": mode, "afterSeconds": 3600});
             let mut policy = policy();
             policy["spec"]["failover"] = json!({"cluster": {"failback": failback}});
-            stand.api.put("propagationpolicies", policy);
+            bench.api.put("propagationpolicies", policy);
         };
-        let away = stand.api.binding("web-deployment");
+        let away = bench.api.binding("web-deployment");
         saying(mode);
-        stand.api.put("resourcebindings", claimed(away));
-        resume(&stand);
+        bench.api.put("resourcebindings", claimed(away));
+        resume(&bench);
         pass(120).await;
-        assert_eq!(is_home(&stand), returns, "{mode}");
+        assert_eq!(is_home(&bench), returns, "{mode}");
         saying("WhenHealthy");
         pass(180).await;
-        assert!(is_home(&stand), "{mode}: it was put back in time");
+        assert!(is_home(&bench), "{mode}: it was put back in time");
     }
 }
 
@@ -272,8 +272,8 @@ async fn a_completed_job_without_a_cluster_to_return_to_is_not_written() {
     done["spec"]["failover"] = json!({ "cluster": { "failback": { "mode": "WhenHealthy" } } });
     let complete = json!({"conditions": [{"type": "Complete", "status": "True"}]});
     done["status"]["aggregatedStatus"] = json!([{"clusterName": "m2", "status": complete}]);
-    let stand = Stand::followed([("resourcebindings", done)]).await;
-    let fleet = &stand.fleet;
+    let bench = Bench::followed([("resourcebindings", done)]).await;
+    let fleet = &bench.fleet;
     let controller = Failback::new(fleet, Pace::of(&fleet.settings));
     for _ in 0..2 {
         let looked = controller.check(fleet, &key("web-deployment")).await;
@@ -281,17 +281,17 @@ async fn a_completed_job_without_a_cluster_to_return_to_is_not_written() {
         // Clusters that were read a moment ago are trusted after a while only.
         pass(200).await;
     }
-    assert!(stand.api.writes().is_empty());
+    assert!(bench.api.writes().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn completed_jobs_stay_where_they_are_and_keep_no_others_from_returning() {
-    let stand = stopped().await;
-    let away = stand.api.binding("web-deployment");
+    let bench = stopped().await;
+    let away = bench.api.binding("web-deployment");
     let mut settled = away.clone();
     let annotations = settled["metadata"]["annotations"].as_object_mut();
     annotations.unwrap().remove(HOMES);
-    stand.api.put("resourcebindings", settled);
+    bench.api.put("resourcebindings", settled);
     // As many as may be asked to return at a time.
     let jobs = (0..8).map(|number| format!("sum{number}-job"));
     let jobs: Vec<String> = jobs.collect();
@@ -303,23 +303,23 @@ async fn completed_jobs_stay_where_they_are_and_keep_no_others_from_returning() 
         });
         let done = json!({"conditions": [{"type": "Complete", "status": "True"}]});
         left["status"]["aggregatedStatus"] = json!([{"clusterName": "m2", "status": done}]);
-        stand.api.put("resourcebindings", left);
+        bench.api.put("resourcebindings", left);
     }
     let long_ago = calendar() - SignedDuration::from_hours(2);
     let mut home = home("True", long_ago, Some(long_ago));
     let kinds = json!({"groupVersion": "batch/v1", "resources": [{"name": "jobs", "kind": "Job"}]});
     let served = home["status"]["apiEnablements"].as_array_mut();
     served.unwrap().push(kinds);
-    stand.api.put("clusters", home);
-    resume(&stand);
+    bench.api.put("clusters", home);
+    resume(&bench);
     pass(120).await;
     for job in &jobs {
-        let job = stand.api.binding(job);
+        let job = bench.api.binding(job);
         let asked = &job["spec"]["rescheduleTriggeredAt"];
         assert!(asked.is_null(), "it would run again: {asked}");
         assert!(job["metadata"]["annotations"][HOMES].is_null(), "{job}");
     }
-    stand.api.put("resourcebindings", away);
+    bench.api.put("resourcebindings", away);
     pass(120).await;
-    assert!(is_home(&stand));
+    assert!(is_home(&bench));
 }
