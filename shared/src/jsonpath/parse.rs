@@ -69,7 +69,7 @@ fn action(scanner: &mut Scanner<'_>, depth: usize) -> Parsed<Action> {
     let (mut steps, mut word) = (Vec::new(), None);
     loop {
         if word == Some("end") && !scanner.rest.starts_with([' ', '}']) {
-            return Err("end stands alone".into());
+            return Err("end must be alone in its braces".into());
         }
         if scanner.skip("[?(") {
             steps.push(bracket::filter(scanner.filter()?, depth)?);

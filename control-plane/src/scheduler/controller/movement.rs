@@ -416,7 +416,7 @@ impl Held {
             ),
             Self::Refused(Some(_)) | Self::InLine => (
                 WAITING_FOR_RATE,
-                "it waits for its turn of the rate that evictions and new placements share"
+                "it waits in the queue of moves: evictions and new placements share one rate"
                     .to_owned(),
             ),
         };

@@ -15,7 +15,7 @@ pub(in crate::watch) enum Found {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(in crate::watch) enum NoList {
     /// Something is where JSON has nothing of the kind.
-    #[error("byte {0:?} stands where a list has none")]
+    #[error("byte {0:?} is where a list has none")]
     Unexpected(char),
     /// An object, or the list's metadata, is longer than anything that an API stores.
     #[error("it has an object of more than {0} bytes")]
