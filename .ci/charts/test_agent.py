@@ -83,9 +83,9 @@ def test_bootstrap():
     assert asked <= set(main["args"]), "asks for its certificate with a bootstrap kubeconfig"
     assert secrets_of(deployment) == [("muster-fleet-kubeconfig", True), ("first", True)], "starts without a certificate, and without the token later"
     kubeconfig = bootstrap_kubeconfig(JOINING)
-    told = (kubeconfig["clusters"][0]["cluster"], kubeconfig["users"][0]["user"])
+    given = (kubeconfig["clusters"][0]["cluster"], kubeconfig["users"][0]["user"])
     expected = ({"server": JOINING["server"], "certificate-authority-data": JOINING["caData"]}, {"token": JOINING["token"]})
-    assert told == expected, "a bootstrap kubeconfig is made of address, authority and token"
+    assert given == expected, "a bootstrap kubeconfig is made of address, authority and token"
     deployment, main = container(agent(fleet=JOINING))
     assert secrets_of(deployment) == [("muster-fleet-kubeconfig", True), ("muster-bootstrap", True)], "and mounted"
     assert {"--bootstrap-kubeconfig=/etc/muster/bootstrap/kubeconfig", "--controllers=*,certRotation"} <= set(main["args"]), "and read"
@@ -102,7 +102,7 @@ def test_several_addresses_of_the_fleet():
     servers = [{"server": "https://a.example:7443", "store": "a"}, {"server": "https://b.example", "caData": "LS0tLS1CRUdJTg==", "store": "b"}]
     objects = agent(fleet={"servers": servers, "serverTimeout": "1m"}, networkPolicy={"enabled": True})
     given = dict(each[2:].split("=", 1) for each in arguments(objects) if "fleet-server" in each)
-    assert json.loads(given["fleet-servers"]) == servers and given["fleet-server-timeout"] == "1m", "the agent is told of all"
+    assert json.loads(given["fleet-servers"]) == servers and given["fleet-server-timeout"] == "1m", "the agent knows all"
     (policy,) = of_kind(objects, "NetworkPolicy")
     ports = {port["port"] for rule in policy["spec"]["egress"] for port in rule["ports"]}
     assert {7443, 443} <= ports, "and may reach them"

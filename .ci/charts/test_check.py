@@ -22,7 +22,7 @@ def test_installation(path, values, secret):
     assert hooks == {"Pod": "test", "Job": "post-install,post-upgrade"}, "the Pod is for helm test, the Job for installations"
     for kind, spec in [("Pod", there["Pod"]["spec"]), ("Job", there["Job"]["spec"]["template"]["spec"])]:
         container = spec["containers"][0]
-        assert {"check", "--wait=90s", "--skip=ready,room"} <= set(container["args"]), f"{kind} waits, and leaves out what it is told"
+        assert {"check", "--wait=90s", "--skip=ready,room"} <= set(container["args"]), f"{kind} waits, and leaves out what it is asked to"
         assert [each["secret"]["secretName"] for each in spec["volumes"]] == [secret], f"{kind} uses the credentials of the installation"
         confined = spec["restartPolicy"] == "Never" and spec["securityContext"]["runAsNonRoot"] and container["securityContext"]["readOnlyRootFilesystem"]
         assert confined and "memory" in container["resources"]["limits"], f"{kind} is confined and limited"

@@ -41,7 +41,7 @@ def test_a_standby_and_the_addresses_of_the_fleet():
     assert not [each for each in arguments(external({})) if "fleet-servers" in each], "one address needs no list"
     servers = [{"server": "https://a.example:6443", "store": "a"}, {"server": "https://b.example", "caData": "LS0tLS1CRUdJTg==", "store": "b"}]
     (flag,) = [each for each in arguments(external({"fleetServers": servers})) if each.startswith("--fleet-servers=")]
-    assert json.loads(flag.partition("=")[2]) == servers, "the control plane is told of all addresses"
+    assert json.loads(flag.partition("=")[2]) == servers, "the control plane knows all addresses"
     for wrong in ({"server": "a.example"}, {"server": "https://u@a"}, {"server": "https://a", "caData": "x"}, {"server": "https://a", "caFile": "/x"}, {"store": "a"}):
         assert "fleetServers" in refused(CONTROL_PLANE, {"fleetApi": {"mode": "external"}, "fleetServers": [wrong]}), wrong
     (standby,) = [each for each in of_kind(external({"replicas": 0}), "Deployment") if each["metadata"]["name"] == "muster"]
@@ -49,7 +49,7 @@ def test_a_standby_and_the_addresses_of_the_fleet():
 
 
 def test_notices():
-    assert not [each for each in arguments(external({})) if "notice" in each], "nobody is told before somebody is named"
+    assert not [each for each in arguments(external({})) if "notice" in each], "nobody is notified before somebody is named"
     secret = {"name": "chat", "key": "k"}
     template = '{"text": {{ sentence | tojson }}, "x": "$(HOME)"}'
     receivers = [{"name": "chat", "urlSecret": secret, "format": "template", "template": template}, {"name": "bus", "url": "https://bus.example", "signingSecret": secret, "caSecret": secret, "perMinute": 5}]

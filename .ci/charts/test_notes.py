@@ -52,12 +52,12 @@ def test_an_address():
     assert "until " not in text and FORWARD not in text and "fleet.kubeconfig" in text, "nor with an address that is known"
     assert "cert-manager" not in text, "no words about cert-manager without it"
     text = notes(CONTROL_PLANE, {"fleetApi": {**KNOWN, "certificates": {"issuerRef": {"name": "internal"}}}})
-    assert "cert-manager" in text and "fleetApi.certificates.names" in text, "notes tell which names an issuer is asked for"
+    assert "cert-manager" in text and "fleetApi.certificates.names" in text, "notes say which names an issuer is asked for"
 
 
 def test_agent():
     text = notes(AGENT, MEMBER)
-    assert "\n\nBEFORE" in text and "unregister member1" in text, "notes tell to take the cluster out of the fleet first"
+    assert "\n\nBEFORE" in text and "unregister member1" in text, "notes say to take the cluster out of the fleet first"
     text = notes(AGENT, {**MEMBER, "fleet": {"kubeconfigSecret": "karmada-kubeconfig", "kubeconfigKey": "karmada-kubeconfig"}})
     assert "unregister" not in text and "\n\nIf this agent" in text and "scale deployment karmada-agent" in text, "but not where it took the place of Karmada's"
 

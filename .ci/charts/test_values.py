@@ -178,7 +178,7 @@ def test_the_platform_can_choose_who_pods_run_as(path, values):
     assert not [name for name, each in contexts.items() if [key for key in ("runAsUser", "fsGroup") if each.get(key) is not None] or not each["runAsNonRoot"]]
 
 
-def test_every_part_runs_where_the_control_plane_does_unless_told_otherwise():
+def test_every_part_runs_where_the_control_plane_does_unless_its_values_say_otherwise():
     inherited = pods(rendered(CONTROL_PLANE, {"nodeSelector": {"pool": "b"}, "priorityClass": {"name": "mine"}}))
     assert not [name for name, pod in inherited.items() if (pod["spec"]["nodeSelector"], pod["spec"]["priorityClassName"]) != ({"pool": "b"}, "mine")]
 

@@ -15,7 +15,7 @@ import warnings
 import yaml
 from real_api import ASSETS, PROGRAMS, Background, Client, Processes, free_port, kubectl, until
 
-# Pause between two looks at the Secrets that pods mount. A kubelet takes up to a minute.
+# Pause between two checks of the Secrets that pods mount. A kubelet takes up to a minute.
 LOOK = 0.5
 
 
@@ -27,7 +27,7 @@ class Node(Background, Processes):
         Processes.__init__(self, folder)
         self.kubeconfig, self.namespace, self.api = kubeconfig, namespace, Client(kubeconfig, patience=30)
         self.mounted, self.written = {}, {}
-        # Held while the files of a Secret are written: both a mount and the look at all of them do.
+        # Held while the files of a Secret are written: both a mount and the check of all of them do.
         self.writes = threading.Lock()
         # Addresses that only pods reach, and what takes their place.
         self.places = []

@@ -26,7 +26,7 @@ WEAK = "weak"
 
 
 class Background:
-    """Work that goes on beside a scenario until the block ends: `work` looks at `ended`."""
+    """Work that goes on beside a scenario until the block ends: `work` reads `ended`."""
 
     def __init__(self):
         self.ended = threading.Event()

@@ -35,9 +35,9 @@ class Store:
         done = []
         for word in self.known(words) if words[0].startswith("etcd") else words:
             word = word.replace("$(POD_NAME)", f"muster-fleet-etcd-{number}")
-            for other, (theirs, heard, _) in self.ports.items():
+            for other, (theirs, listens, _) in self.ports.items():
                 host = f"muster-fleet-etcd-{other}.muster-fleet-etcd.muster-system.svc"
-                word = word.replace(f"{host}:2379", f"127.0.0.1:{theirs}").replace(f"{host}:2380", f"127.0.0.1:{heard}")
+                word = word.replace(f"{host}:2379", f"127.0.0.1:{theirs}").replace(f"{host}:2380", f"127.0.0.1:{listens}")
             word = word.replace("muster-fleet-etcd.muster-system.svc:2379", f"127.0.0.1:{client}")
             word = word.replace("0.0.0.0:2379", f"127.0.0.1:{client}").replace("0.0.0.0:2380", f"127.0.0.1:{peer}").replace("0.0.0.0:2381", f"127.0.0.1:{metrics}")
             for there, here in mounts.items():
@@ -89,7 +89,7 @@ class Store:
             self.checking[number] = subprocess.Popen(first["check"], stdout=self.log(number), stderr=subprocess.STDOUT)
 
     def proceed(self, number, pod):
-        """Ends what a pod does before etcd, and starts that. Tells whether all of it succeeded."""
+        """Ends what a pod does before etcd, and starts that. Returns whether all of it succeeded."""
         first, command = self.commands(number, pod)
         if number in self.checking and self.checking[number].wait(60):
             return False
@@ -100,7 +100,7 @@ class Store:
         return True
 
     def start(self, numbers, **values):
-        """Starts pods at the same time. Tells which of them run etcd."""
+        """Starts pods at the same time. Returns which of them run etcd."""
         pod = self.pod(**values)
         for number in numbers:
             self.begin(number, pod)

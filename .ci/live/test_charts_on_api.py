@@ -27,7 +27,7 @@ def test_preflight(cluster):
     assert "-snapshots is there with slow" in words, f"no class any more for the claim of the snapshots: refused before the upgrade: {words}"
     cluster.helm("scratch").uninstall("named")
     release, words = cluster.install(CONTROL_PLANE, {"preflight": False}, name="unasked", namespace="scratch")
-    assert release is not None, f"and nothing is looked at where that is not wanted: {words}"
+    assert release is not None, f"and nothing is checked where that is not wanted: {words}"
     cluster.helm("scratch").uninstall("unasked")
     default_class(cluster)
 

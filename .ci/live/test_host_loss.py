@@ -147,15 +147,15 @@ def test_warm_standby(fleet, etcd, timeline, tmp_path):
         timeline.mark(f"all {len(of(before, LOST))} workloads of {LOST} are healthy elsewhere")
         stayed(b, before, "while the host was lost and led again")
 
-        told = until(30, "it is told", lambda: b.condition("m1", "ObjectsWithoutWork")["status"] == "True" and b.condition("m1", "ObjectsWithoutWork"), b)
-        assert "default/late" in told["message"], f"what is newer than the snapshot is told: {told}"
+        reported = until(30, "it is reported", lambda: b.condition("m1", "ObjectsWithoutWork")["status"] == "True" and b.condition("m1", "ObjectsWithoutWork"), b)
+        assert "default/late" in reported["message"], f"what is newer than the snapshot is reported: {reported}"
         assert "late" in members["m1"].deployments(), "and kept"
-        # A workload that A had moved has two copies where B chose otherwise: the newer one is told as well.
+        # A workload that A had moved has two copies where B chose otherwise: the newer one is reported as well.
         places = b.places()
         twice = {(name, each[0]) for name, each in went.items() if places[name] != each}
         messages = {each: b.condition(each, "ObjectsWithoutWork")["message"] for each in ("m1", "m2")}
-        untold = [(name, each) for name, each in twice if f"default/{name}" not in messages[each]]
-        assert not untold, f"the copies that A had made are told: {untold} {messages}"
+        unreported = [(name, each) for name, each in twice if f"default/{name}" not in messages[each]]
+        assert not unreported, f"the copies that A had made are reported: {unreported} {messages}"
 
         present, known, moves = running(members), works(b), b.places()
         timeline.mark("host A comes back")

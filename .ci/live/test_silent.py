@@ -42,23 +42,23 @@ def warnings(log):
 
 
 def case(title, expected, words, name, folder, *flags):
-    """Starts a program and looks at what it says, to those who read its log and to those who ask it."""
+    """Starts a program and reads what it says, to those who read its log and to those who ask it."""
     begun = time.monotonic()
     with program(name, folder, *flags) as (port, log):
         while not warnings(log) and time.monotonic() < begun + PATIENCE + 5:
             time.sleep(0.05)
         after = time.monotonic() - begun
         time.sleep(MORE)
-        told = warnings(log)
+        warned = warnings(log)
         code, said = readyz(port)
     short = name.removeprefix("muster-")
-    assert after <= PATIENCE, f"{short}, {title}: a warning within {PATIENCE} s, not {after:.1f} s: {told}"
-    assert len(told) == 1, f"{short}, {title}: exactly one: {told}"
-    assert any(words in each for each in told), f"{short}, {title}: it says why: {told}"
+    assert after <= PATIENCE, f"{short}, {title}: a warning within {PATIENCE} s, not {after:.1f} s: {warned}"
+    assert len(warned) == 1, f"{short}, {title}: exactly one: {warned}"
+    assert any(words in each for each in warned), f"{short}, {title}: it says why: {warned}"
     assert code == expected, f"{short}, {title}: /readyz is {expected}: {code} {said}"
     state = {line[4:] for line in said.splitlines() if re.match(r"\[.\] [^ ]*: ", line) and not line.endswith(": starting")}
-    parts = {each for each in state if any(each in line for line in told)}
-    assert state and parts == state, f"{short}, {title}: and has the same words: {said}\nbut {told}"
+    parts = {each for each in state if any(each in line for line in warned)}
+    assert state and parts == state, f"{short}, {title}: and has the same words: {said}\nbut {warned}"
 
 
 def copy(kubeconfig, path, server=None, token=None):

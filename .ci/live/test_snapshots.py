@@ -117,7 +117,7 @@ def test_there_and_back(store, bucket):
     store.holds([0, 1, 2], "old")
 
 
-def test_what_cannot_be_copied_stays_and_is_told(store, bucket):
+def test_what_cannot_be_copied_stays_and_is_reported(store, bucket):
     (store.folder / "snapshots" / "x.db").write_bytes(b"a snapshot")
     keep = job(store, "x", bucket.values(bucket="nowhere"))[1]
     code, said = run(keep)
@@ -139,7 +139,7 @@ def test_a_large_one_is_never_in_memory(store, bucket):
 
 
 def signature(method, target, host):
-    """Version 4 of the signature of a URL, as the specification has it, and the one that the URL bears. moto looks at none."""
+    """Version 4 of the signature of a URL, as the specification has it, and the one that the URL bears. moto checks none."""
     path, query = target.split("?")
     given = dict(urllib.parse.parse_qsl(query))
     signed = "&".join(sorted(each for each in query.split("&") if not each.startswith("X-Amz-Signature=")))
@@ -174,7 +174,7 @@ class Liar(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def test_what_arrived_otherwise_is_told(store, bucket):
+def test_what_arrived_otherwise_is_reported(store, bucket):
     (store.folder / "snapshots" / "x.db").write_bytes(b"a snapshot")
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Liar) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
