@@ -35,12 +35,12 @@ const VIRTUAL_TIME: &str = "--virtual-time-budget=4000";
 /// Serves the page while something is done with its address.
 async fn with_page(
     kubeconfig: &Path,
-    play: impl AsyncFnOnce(&str) -> anyhow::Result<()>,
+    steps: impl AsyncFnOnce(&str) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let page = muster_kubectl::page(kubectl::line(kubeconfig, &["ui"])).await?;
     let (url, shutdown) = (page.url(), CancellationToken::new());
     let server = tokio::spawn(page.serve(shutdown.clone()));
-    let reported = play(&url).await;
+    let reported = steps(&url).await;
     shutdown.cancel();
     server.await?;
     reported
@@ -92,7 +92,7 @@ fn still(mut document: Value) -> Value {
 /// Runs a test in a fleet of which one cluster is silent, with a workload that it keeps.
 async fn with_a_silent_cluster(
     name: &'static str,
-    play: impl AsyncFnOnce(&HeartbeatFleet) -> anyhow::Result<()>,
+    steps: impl AsyncFnOnce(&HeartbeatFleet) -> anyhow::Result<()>,
 ) {
     heartbeats::run(Setting::named(name, 4), async |fleet| {
         fleet.place("web", "member2", &Value::Null)?;
@@ -108,7 +108,7 @@ async fn with_a_silent_cluster(
                 .ok_or_else(|| "no taint".to_owned())
         })
         .await?;
-        play(fleet).await
+        steps(fleet).await
     })
     .await;
 }

@@ -132,7 +132,7 @@ mod tests {
         now.required("spec.a", "it is");
         assert_eq!(now.clone().since(&before).refusal(), None);
         now.required("spec.b", "it is");
-        let new = now.since(&before).refusal();
-        assert_eq!(new.unwrap(), "spec.b: Required value: it is");
+        let refusal = now.since(&before).refusal();
+        assert_eq!(refusal.unwrap(), "spec.b: Required value: it is");
     }
 }

@@ -47,7 +47,7 @@ fn serve_engines(view: &View) -> Result<(), String> {
 async fn with_data(
     name: &str,
     edit: impl Fn(&str) -> String,
-    play: impl AsyncFnOnce(&Arc<Fleet>, &Engines, &str) -> anyhow::Result<()>,
+    steps: impl AsyncFnOnce(&Arc<Fleet>, &Engines, &str) -> anyhow::Result<()>,
 ) {
     pair(&format!("data-{name}"), async |fleet| {
         for member in fleet.members.values() {
@@ -63,7 +63,7 @@ async fn with_data(
             .await?;
         let first = engines.until_started(1, SOON).await?;
         engines.until_only_primary(&first, SOON).await?;
-        play(fleet, &engines, &first).await?;
+        steps(fleet, &engines, &first).await?;
         engines.end()
     })
     .await;

@@ -49,7 +49,7 @@ pub fn unhurried(manifest: &str) -> String {
 }
 
 /// Runs a scenario on a fleet of its own, from the moment when the workloads run.
-pub async fn scenario(setting: Setting, play: impl AsyncFnOnce(&Story) -> Result<(), Failure>) {
+pub async fn scenario(setting: Setting, steps: impl AsyncFnOnce(&Story) -> Result<(), Failure>) {
     muster_shared::tls::install_provider();
     let place = Place::new(setting.name);
     let binary = env!("CARGO_BIN_EXE_sandbox").into();
@@ -64,7 +64,7 @@ pub async fn scenario(setting: Setting, play: impl AsyncFnOnce(&Story) -> Result
     let manifests = scenario::MANIFESTS.map(|(_, manifest)| (setting.manifest)(manifest));
     let scenario = Fleet::run(plan, async |fleet| {
         let story = Story::begin_with(Arc::clone(fleet), Screen::silent(), manifests).await?;
-        play(&story).await
+        steps(&story).await
     });
     scenario.await;
 }

@@ -81,7 +81,7 @@ impl Setting {
 }
 
 /// Runs a scenario from the moment when the control plane listens to all clusters.
-pub async fn run(setting: Setting, play: impl AsyncFnOnce(&HeartbeatFleet) -> anyhow::Result<()>) {
+pub async fn run(setting: Setting, steps: impl AsyncFnOnce(&HeartbeatFleet) -> anyhow::Result<()>) {
     muster_shared::tls::install_provider();
     let place = Place::new(setting.name);
     let clusters = setting.clusters;
@@ -99,7 +99,7 @@ pub async fn run(setting: Setting, play: impl AsyncFnOnce(&HeartbeatFleet) -> an
             in_order(view, clusters)
         })
         .await?;
-        play(&fleet).await
+        steps(&fleet).await
     }
     .await;
     if let Err(failure) = outcome {

@@ -190,9 +190,9 @@ mod tests {
         let start = Instant::now();
         let reported =
             |course: &dyn Fn(u64) -> Option<(String, bool)>, end: u64| -> Vec<(u64, String)> {
-                let mut reporter = Reporter::default();
+                let mut it = Reporter::default();
                 let times = (0..=end).filter_map(|second| {
-                    let due = reporter.due(course(second), start + Duration::from_secs(second));
+                    let due = it.due(course(second), start + Duration::from_secs(second));
                     due.map(|words| (second, words))
                 });
                 times.collect()

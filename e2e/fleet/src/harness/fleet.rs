@@ -160,13 +160,13 @@ impl Fleet {
 
     /// Starts a fleet, has something observed in it, and ends it. Panics when that failed, with the
     /// failure and a dump of the fleet.
-    pub async fn run<E>(plan: Plan, play: impl AsyncFnOnce(&Arc<Self>) -> Result<(), E>)
+    pub async fn run<E>(plan: Plan, steps: impl AsyncFnOnce(&Arc<Self>) -> Result<(), E>)
     where
         E: Display,
     {
         let started = Self::start(plan).await.context("a fleet on this machine");
         let fleet = started.unwrap_or_else(|error| failed(&format!("{error:#}")));
-        let outcome = play(&fleet).await;
+        let outcome = steps(&fleet).await;
         let dump = match &outcome {
             Ok(()) => String::new(),
             Err(_) => dump(&fleet).await,
