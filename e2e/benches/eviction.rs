@@ -111,7 +111,7 @@ fn queue(evictions: usize) -> anyhow::Result<()> {
     evictor.open(Now::by(&clock));
     let known = memory()?;
     table.figure(
-        "telling it of the bindings",
+        "adding the bindings",
         reported.elapsed().as_secs_f64(),
         "s",
         Budget::None,

@@ -143,9 +143,9 @@ fn reports(arguments: &Arguments) -> anyhow::Result<()> {
                 let used = processor_time()?;
                 for (old, new) in before.iter().zip(&after) {
                     snapshot.put(Arc::clone(new));
-                    let news = ClusterChange::between(Some(old), Some(new));
-                    let news: Vec<_> = news.into_iter().collect();
-                    black_box(waiting.helped(&news, GradeRule::Minimums));
+                    let changes = ClusterChange::between(Some(old), Some(new));
+                    let changes: Vec<_> = changes.into_iter().collect();
+                    black_box(waiting.helped(&changes, GradeRule::Minimums));
                     black_box(waiting.next_round());
                 }
                 let each = (processor_time()? - used) / number(clusters);

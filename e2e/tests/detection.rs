@@ -18,7 +18,7 @@ async fn while_the_control_plane_is_cut_off_itself_nobody_is_taken_for_silent() 
             let away = GRACE + Duration::from_secs(1);
             heartbeats::holds(
                 fleet,
-                "nobody is judged unheard",
+                "nobody is judged silent",
                 away,
                 heartbeats::nobody_silent,
             )

@@ -124,7 +124,7 @@ mod tests {
         );
         assert!(
             set(&mut conditions, ready(TRUE, "Other", 3)),
-            "another reason is news"
+            "another reason is reported"
         );
         assert_eq!(conditions[0].last_transition_time.0, at(1));
         assert!(set(&mut conditions, ready(FALSE, "Other", 4)));

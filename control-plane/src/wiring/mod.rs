@@ -94,9 +94,9 @@ pub async fn run_over(
         "fitness",
         fitness::watch(Arc::clone(&fleet), health.clone()),
     );
-    let telling =
+    let reporting =
         serve::report_election(fleet.leadership.clone(), health.clone(), shutdown.clone());
-    tasks.spawn("state of the election", telling);
+    tasks.spawn("state of the election", reporting);
     tasks.spawn("readiness", {
         let (fleet, shutdown) = (Arc::clone(&fleet), shutdown.clone());
         async move {

@@ -151,16 +151,16 @@ impl Certificate {
         part: &'static str,
         shutdown: CancellationToken,
     ) {
-        let mut looks = tokio::time::interval(CHECK_EVERY);
+        let mut checks = tokio::time::interval(CHECK_EVERY);
         loop {
             tokio::select! {
-                _ = looks.tick() => {}
+                _ = checks.tick() => {}
                 () = shutdown.cancelled() => return,
             }
             match self.reload().await {
-                Ok(news) => {
+                Ok(is_new) => {
                     health.ready(part, Ok(()));
-                    if news {
+                    if is_new {
                         tracing::info!(file = %self.chain.display(), "serving with a new certificate");
                     }
                 }

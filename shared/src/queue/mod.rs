@@ -472,14 +472,14 @@ mod tests {
             let rank = |key: &String| i32::from(key.as_bytes()[0] - b'0');
             let (queue, over) = (Queue::ranked("test", rank), CancellationToken::new());
             let (sender, mut reported) = mpsc::unbounded_channel();
-            let (news, ends, count) = (queue.clone(), over.clone(), Mutex::new(0));
+            let (added, ends, count) = (queue.clone(), over.clone(), Mutex::new(0));
             let work = move |key: String| {
                 *count.lock() += 1;
                 if *count.lock() == 200 {
                     ends.cancel();
                 }
                 if keeps_coming(&key) {
-                    news.add(key);
+                    added.add(key);
                 } else {
                     sender.send(key).unwrap();
                 }
@@ -510,11 +510,11 @@ mod tests {
             queue.add(key.clone());
         }
         let (sender, mut reported) = mpsc::unbounded_channel();
-        let news = queue.clone();
+        let added = queue.clone();
         // A change comes with the first key, and from then on another one with each.
         let work = move |key: String| {
-            let count = news.len();
-            news.add(format!("news {count}"));
+            let count = added.len();
+            added.add(format!("change {count}"));
             sender.send(key).unwrap();
             async { Ok::<_, Infallible>(Next::Done) }
         };
@@ -544,11 +544,11 @@ mod tests {
     async fn a_key_that_waits_is_due_when_it_is_added_and_keeps_its_back_off() {
         let queue = Queue::new("test");
         queue.add("a");
-        let news = queue.clone();
+        let added = queue.clone();
         let mut reported = start(&queue, move |key, nth| match nth {
             1..=3 | 5 => Err("no"),
             4 => {
-                news.add_after(key, Duration::from_secs(5));
+                added.add_after(key, Duration::from_secs(5));
                 Ok(Next::Waits)
             }
             _ => Ok(Next::Done),
@@ -561,11 +561,11 @@ mod tests {
     async fn work_that_is_overtaken_again_and_again_is_done_ever_less_often_until_it_is_not() {
         let queue = Queue::new("test");
         queue.add("a");
-        let news = queue.clone();
+        let added = queue.clone();
         let mut reported = start(&queue, move |key, nth| {
             // The other's write is seen, and does not shorten the pause.
             if nth == 2 {
-                news.add(key);
+                added.add(key);
             }
             match (key, nth) {
                 ("a", 1..=4 | 6) => Ok(Next::Again),
@@ -614,17 +614,17 @@ mod tests {
     async fn a_change_of_a_key_during_its_failing_work_does_not_wait_out_the_back_off() {
         let queue = Queue::new("test");
         queue.add("a");
-        let news = queue.clone();
+        let added = queue.clone();
         let mut reported = start(&queue, move |key, nth| {
             if nth == 8 {
                 // It arrives while the work is under way.
-                news.add(key);
+                added.add(key);
             }
             if nth < 9 { Err("no") } else { Ok(Next::Done) }
         });
         let at = times(&mut reported, 9).await;
         assert_eq!(at[7] - at[6], 6_400, "it has backed off");
-        assert_eq!(at[8] - at[7], 1_000, "the news is looked at");
+        assert_eq!(at[8] - at[7], 1_000, "the change is reconciled");
     }
 
     #[tokio::test(start_paused = true)]

@@ -167,8 +167,8 @@ impl<K: Followed> Follower<K> {
     /// Waits for the next event, as long as it takes, and returns it.
     pub(super) async fn next(&mut self) -> FollowerEvent<K> {
         loop {
-            if let Some(news) = self.ready.pop_front() {
-                return news;
+            if let Some(event) = self.ready.pop_front() {
+                return event;
             }
             let state = std::mem::replace(&mut self.state, State::Unlisted);
             match self.step(state).await {

@@ -235,12 +235,12 @@ impl<K: Followed> Informer<K> {
         // Lists one after the other that lacked something.
         let mut lacking = 0;
         loop {
-            let news = tokio::select! {
+            let next = tokio::select! {
                 () = shutdown.cancelled() => return,
-                news = follower.next() => news,
+                next = follower.next() => next,
             };
-            let broke_off = matches!(news, FollowerEvent::BrokenOff);
-            match self.observe(news, &mut list) {
+            let broke_off = matches!(next, FollowerEvent::BrokenOff);
+            match self.observe(next, &mut list) {
                 Some(true) if broke_off && self.inner.synced.receiver_count() > 0 => {
                     follower.list_again_at(Some(Instant::now() + jittered(SOON)));
                 }
@@ -261,8 +261,8 @@ impl<K: Followed> Informer<K> {
 
     /// Takes in one event; `list` is the list that is arriving. Returns of a complete list
     /// whether it lacks an object that was cached and that nobody saw leave.
-    fn observe(&self, news: FollowerEvent<K>, list: &mut Option<Listed<K>>) -> Option<bool> {
-        let event = match news {
+    fn observe(&self, next: FollowerEvent<K>, list: &mut Option<Listed<K>>) -> Option<bool> {
+        let event = match next {
             FollowerEvent::Event(event) => event,
             FollowerEvent::Unreadable(rejected) => {
                 self.observe_unreadable(&rejected, list);

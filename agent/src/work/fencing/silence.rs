@@ -233,7 +233,10 @@ mod tests {
             "its predecessor's renewal counts"
         );
         silence.learned(before.checked_sub(S).unwrap());
-        assert!(!silence.is_due(AFTER, start + 9 * S), "older news is none");
+        assert!(
+            !silence.is_due(AFTER, start + 9 * S),
+            "an older one changes nothing"
+        );
     }
 
     #[tokio::test(start_paused = true)]

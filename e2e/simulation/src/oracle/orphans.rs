@@ -114,9 +114,9 @@ impl Orphans {
                 // What was written since the snapshot of a promoted store is kept. A Cluster that
                 // was deleted said so to the end.
                 None if !scene.is_known(object) => {
-                    let teller = objects::key(&Api::Fleet, CLUSTER, "clusters", "", cluster);
-                    let present = scene.objects.get(&teller).map(|it| &**it);
-                    let last = present.or_else(|| scene.former(&teller));
+                    let source = objects::key(&Api::Fleet, CLUSTER, "clusters", "", cluster);
+                    let present = scene.objects.get(&source).map(|it| &**it);
+                    let last = present.or_else(|| scene.former(&source));
                     let said = last.and_then(|it| objects::condition(it, "ObjectsWithoutWork"));
                     if said.is_none_or(|it| it["status"] != "True") {
                         report(
@@ -450,11 +450,11 @@ mod tests {
             story.write(Actor::Setup, &work_key("m1"), Value::Null);
             story.world(World::Promoted);
             if is_reported {
-                let mut telling = cluster("True", &[]);
+                let mut leaving = cluster("True", &[]);
                 let said = json!({"type": "ObjectsWithoutWork", "status": "True"});
-                let conditions = telling["status"]["conditions"].as_array_mut();
+                let conditions = leaving["status"]["conditions"].as_array_mut();
                 conditions.unwrap().push(said);
-                story.write(agent("m1"), &cluster_key("m1"), telling);
+                story.write(agent("m1"), &cluster_key("m1"), leaving);
             }
             if leaves {
                 story.write(control_plane(), &cluster_key("m1"), Value::Null);

@@ -58,7 +58,7 @@ impl Script {
         let mut acts: Vec<(u64, Api, Act)> = Vec::new();
         let end = size.busy.saturating_sub(CLEARING);
         for moment in moments(dice, size.steps, end) {
-            let reported = people.turn(dice, features, moment, end);
+            let reported = people.change_feature(dice, features, moment, end);
             let reported = reported.into_iter();
             acts.extend(reported.map(|(after, api, act)| {
                 let at = moment.at + after;
@@ -157,7 +157,7 @@ struct People<'a> {
 
 impl People<'_> {
     /// Sets a feature that is not set, or unsets it; now and then edits a template.
-    fn turn(
+    fn change_feature(
         &mut self,
         dice: &mut impl Dice,
         features: &[Feature],

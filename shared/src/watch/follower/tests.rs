@@ -32,9 +32,9 @@ fn end_of_list() -> String {
     format!("{}\n", json!({"type": "BOOKMARK", "object": object}))
 }
 
-fn short(news: FollowerEvent<ConfigMap>) -> String {
+fn short(event: FollowerEvent<ConfigMap>) -> String {
     let name = |map: ConfigMap| map.metadata.name.unwrap_or_default();
-    match news {
+    match event {
         FollowerEvent::Event(Event::Init) => "init".into(),
         FollowerEvent::Event(Event::InitApply(map)) => format!("listed {}", name(map)),
         FollowerEvent::Event(Event::InitDone) => "done".into(),

@@ -70,7 +70,7 @@ type Case = (
 );
 
 /// Returns what is known of `x` after these events, and whether its departure was reported.
-fn known(selection: Selection, news: Vec<FollowerEvent<ConfigMap>>) -> (String, bool) {
+fn known(selection: Selection, events: Vec<FollowerEvent<ConfigMap>>) -> (String, bool) {
     let informer = informer(selection);
     let reported = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let (deleted, unread) = (Arc::clone(&reported), Arc::clone(&reported));
@@ -84,8 +84,8 @@ fn known(selection: Selection, news: Vec<FollowerEvent<ConfigMap>>) -> (String, 
     });
     informer.on_unread_departure(move |_, _| set(&unread));
     let mut list = None;
-    for news in news {
-        informer.observe(news, &mut list);
+    for event in events {
+        informer.observe(event, &mut list);
     }
     let presence = informer.presence(None, "x");
     assert_eq!(presence.is_gone(), informer.departed().is_gone(None, "x"));
@@ -154,10 +154,10 @@ async fn only_what_was_seen_leaving_is_gone() {
         ("such a deletion while a list arrives",
             vec![vec![event(Event::Init), event(Event::InitApply(object("kept"))), odd(true, true), event(Event::InitDone)]], "gone", true),
     ];
-    for (what, news, presence, reported) in cases {
-        let news = news.into_iter().flatten().collect();
+    for (what, events, presence, reported) in cases {
+        let events = events.into_iter().flatten().collect();
         assert_eq!(
-            known(Selection::everything(), news),
+            known(Selection::everything(), events),
             (presence.to_owned(), reported),
             "{what}"
         );
@@ -203,12 +203,12 @@ async fn an_object_that_was_replaced_unseen_is_gone_before_the_other_one_is_ther
             });
             let mut list = None;
             for uid in [before, after] {
-                let news = if is_listed {
+                let events = if is_listed {
                     vec![Event::Init, Event::InitApply(made(uid)), Event::InitDone]
                 } else {
                     vec![Event::Apply(made(uid))]
                 };
-                for event in news {
+                for event in events {
                     informer.observe(FollowerEvent::Event(event), &mut list);
                 }
             }
