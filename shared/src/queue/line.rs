@@ -39,21 +39,21 @@ impl<K: Clone + Eq + Hash> Line<K> {
     /// takes the new rank.
     pub fn add(&mut self, key: K, when: Instant, rank: i32) {
         let known = self.places.get(&key).copied();
-        let turn = match known {
-            Some((turn, _)) if turn.0 <= when => turn,
+        let at = match known {
+            Some((at, _)) if at.0 <= when => at,
             _ => {
                 self.arrivals += 1;
                 (when, self.arrivals)
             }
         };
-        if known == Some((turn, rank)) {
+        if known == Some((at, rank)) {
             return;
         }
         if let Some(place) = known {
             self.leave(place);
         }
-        self.to_come.insert(turn, key.clone());
-        self.places.insert(key, (turn, rank));
+        self.to_come.insert(at, key.clone());
+        self.places.insert(key, (at, rank));
     }
 
     /// Takes the first key that is due out of the line.
@@ -76,7 +76,7 @@ impl<K: Clone + Eq + Hash> Line<K> {
     /// Returns when a key will be due, or was.
     pub fn next_due(&self) -> Option<Instant> {
         let due = self.due.values().flat_map(BTreeMap::keys);
-        due.chain(self.to_come.keys()).map(|turn| turn.0).next()
+        due.chain(self.to_come.keys()).map(|at| at.0).next()
     }
 
     /// Sorts the keys whose time has come by their rank.
@@ -84,9 +84,9 @@ impl<K: Clone + Eq + Hash> Line<K> {
         while let Some(first) = self.to_come.first_entry()
             && first.key().0 <= now
         {
-            let (turn, key) = first.remove_entry();
+            let (at, key) = first.remove_entry();
             let rank = self.places.get(&key).map_or(0, |(_, rank)| *rank);
-            self.due.entry(Reverse(rank)).or_default().insert(turn, key);
+            self.due.entry(Reverse(rank)).or_default().insert(at, key);
         }
     }
 
@@ -104,12 +104,12 @@ impl<K: Clone + Eq + Hash> Line<K> {
         Some(key)
     }
 
-    fn leave(&mut self, (turn, rank): (DueAt, i32)) {
-        if self.to_come.remove(&turn).is_some() {
+    fn leave(&mut self, (at, rank): (DueAt, i32)) {
+        if self.to_come.remove(&at).is_some() {
             return;
         }
         if let Some(due) = self.due.get_mut(&Reverse(rank)) {
-            due.remove(&turn);
+            due.remove(&at);
             if due.is_empty() {
                 self.due.remove(&Reverse(rank));
             }

@@ -42,11 +42,11 @@ impl Applier {
         conditions: Vec<Condition>,
         gone: &[ObjectKey],
     ) -> Result<(), Error> {
-        if let Some(turned) = conditions
+        if let Some(changed) = conditions
             .iter()
             .find(|new| dispatching_changed(&work, new))
         {
-            let note = turned.message.clone();
+            let note = changed.message.clone();
             self.events.inform(&*work, "WorkDispatching", note);
         }
         let warned = conditions.iter().find(|new| contest_changed(&work, new));

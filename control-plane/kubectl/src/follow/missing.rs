@@ -21,7 +21,7 @@ pub(super) struct Missing(Mutex<Asked>);
 struct Asked {
     is_gone: HashMap<BindingKey, bool>,
     /// Those of which it is not known, the one first that was not asked for the longest.
-    turns: VecDeque<BindingKey>,
+    order: VecDeque<BindingKey>,
 }
 
 impl Missing {
@@ -40,7 +40,7 @@ impl Missing {
                     return *is_gone;
                 }
                 asked.is_gone.insert(key.clone(), false);
-                asked.turns.push_back(key.clone());
+                asked.order.push_back(key.clone());
                 false
             }
             Presence::There(_) => {
@@ -68,10 +68,10 @@ impl Missing {
     /// Returns the next bindings to ask for. They come next after all others.
     fn unknown(&self) -> Vec<BindingKey> {
         let mut asked = self.0.lock();
-        let Asked { is_gone, turns } = &mut *asked;
-        turns.retain(|key| is_gone.get(key) == Some(&false));
-        let next: Vec<_> = turns.iter().take(ASKED).cloned().collect();
-        turns.rotate_left(next.len());
+        let Asked { is_gone, order } = &mut *asked;
+        order.retain(|key| is_gone.get(key) == Some(&false));
+        let next: Vec<_> = order.iter().take(ASKED).cloned().collect();
+        order.rotate_left(next.len());
         next
     }
 }

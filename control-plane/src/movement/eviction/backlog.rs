@@ -55,7 +55,7 @@ pub struct Depth {
 pub struct Backlog {
     lanes: BTreeMap<Arc<str>, Lane>,
     timers: BTreeSet<(Instant, Arc<str>, Key)>,
-    turn: u64,
+    round: u64,
 }
 
 #[derive(Debug, Default)]
@@ -176,7 +176,7 @@ impl Backlog {
     }
 
     /// Makes stranded items ready that were not tried since something changed, `most` of them:
-    /// those first that come first in their lanes, in turns. To try all at once would cost a
+    /// those first that come first in their lanes, in rounds. To try all at once would cost a
     /// decision for each, whenever any cluster reports more or less room.
     pub fn retry(&mut self, most: usize) {
         let mut left = most;
@@ -210,7 +210,7 @@ impl Backlog {
     }
 
     /// Takes the next item out, leaving out those of held clusters: the highest priority of all
-    /// lanes; among lanes that offer the same, in turns.
+    /// lanes; among lanes that offer the same, in rounds.
     pub fn pop_but(&mut self, held: &BTreeSet<Arc<str>>) -> Option<(Arc<str>, Key, Rank)> {
         let (name, _) = self
             .lanes
@@ -222,9 +222,9 @@ impl Backlog {
             })
             .min_by_key(|(_, order)| *order)?;
         let name = Arc::clone(name);
-        self.turn += 1;
+        self.round += 1;
         let lane = self.lanes.get_mut(&name)?;
-        lane.served = self.turn;
+        lane.served = self.round;
         let (rank, key) = lane.ready.pop_first()?;
         lane.places.remove(&key);
         Some((name, key, rank))

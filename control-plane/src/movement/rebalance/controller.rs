@@ -120,7 +120,7 @@ struct Pass {
     /// Whether something could not be written now.
     is_overtaken: bool,
     /// Time at which the rate permits more.
-    turn: Option<Instant>,
+    due: Option<Instant>,
     failure: Option<ApiError>,
 }
 
@@ -173,7 +173,7 @@ impl Rebalancers {
         match check.failure {
             Some(error) => Err(error),
             None if check.is_overtaken => Ok(Next::Again),
-            None => Ok(match (next, check.turn) {
+            None => Ok(match (next, check.due) {
                 (Next::Done, Some(when)) => {
                     Next::After(when.saturating_duration_since(Instant::now()))
                 }
@@ -278,7 +278,7 @@ impl Pass {
             Ok(Requested::Held(why)) => self.held.push((it.workload, why)),
             Ok(Requested::Later) => self.is_overtaken = true,
             Ok(Requested::AtRate(when)) => {
-                self.turn = self.turn.into_iter().chain(when).min();
+                self.due = self.due.into_iter().chain(when).min();
             }
             Err(error) => self.failure = self.failure.take().or(Some(error)),
         }

@@ -221,7 +221,7 @@ async fn exchange(state: Arc<Mutex<State>>, queued: Queued, send: Arc<Sending>) 
         question,
         asking,
         place,
-        turns: [about_the_kind, of_the_webhook],
+        permits: [about_the_kind, of_the_webhook],
         removed,
         ..
     } = queued;

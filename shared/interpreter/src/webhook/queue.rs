@@ -164,7 +164,7 @@ pub(super) struct Queued {
     /// Room that it takes until it ends.
     pub(super) place: Place,
     /// Semaphores from which it takes a permit each before it is sent.
-    pub(super) turns: [Arc<Semaphore>; 2],
+    pub(super) permits: [Arc<Semaphore>; 2],
     pub(super) removed: CancellationToken,
 }
 
@@ -274,7 +274,7 @@ impl State {
             },
             asking: asking.clone(),
             place,
-            turns: [Arc::clone(&about.requests), Arc::clone(&queue.requests)],
+            permits: [Arc::clone(&about.requests), Arc::clone(&queue.requests)],
             removed: queue.removed.clone(),
         };
         Found::Waits(receiver, late, Some(Box::new(queued)))
