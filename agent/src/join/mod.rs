@@ -82,16 +82,16 @@ pub async fn run(
         loop {
             let known = clusters.get(None, name);
             let known = known.and_then(|cluster| cluster.metadata.uid.clone());
-            keep_trying(&registration, &clusters, &telling, &news).await?;
-            match changed(&clusters, name, known.as_deref(), &news).await {
+            keep_trying(&registration, &clusters, &receivers, &changed).await?;
+            match await_reason(&clusters, name, known.as_deref(), &changed).await {
                 Again::Unclaimed => continue,
                 // The cache may be late: the registration reads the Cluster itself.
                 Again::Pushed => {}
                 Again::Doubt(problem) => {
-                    step_back(&telling.join_state);
+                    step_back(&receivers.join_state);
                     let words =
                         format!("{problem}; the member reports, and applies nothing until then");
-                    telling.health.ready("registration", Err(words));
+                    receivers.health.ready("registration", Err(words));
                 }
             }
             tokio::select! {
@@ -229,11 +229,11 @@ fn again(cluster: &Cluster, known: Option<&str>) -> Option<Again> {
 }
 
 /// Waits until the Cluster requires that the member is registered again, and returns why.
-async fn changed(
+async fn await_reason(
     clusters: &Informer<Cluster>,
     name: &str,
     known: Option<&str>,
-    news: &Notify,
+    changed: &Notify,
 ) -> Again {
     loop {
         let cluster = clusters.get(None, name);
