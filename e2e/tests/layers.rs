@@ -153,6 +153,7 @@ const KUBECTL: Floors = &[
     &["table"],
     &["output"],
     &["rows"],
+    &["held_back"],
     &["install"],
     &["evicting"],
     &["pace"],

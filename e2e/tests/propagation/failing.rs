@@ -51,7 +51,7 @@ async fn a_restart_does_not_start_the_clock_anew() {
     let bench = Bench::start().await;
     let control_plane = bench.control_plane();
     let application = json!({ "decisionConditions": { "tolerationSeconds": 8 } });
-    let more = json!({ "failover": { "application": application } });
+    let more = json!({ "propagateDeps": true, "failover": { "application": application } });
     let (here, there) = bench.in_one_cluster(more).await;
     fails(&bench, here).await;
     let since = |binding: &ResourceBinding| -> Option<String> {

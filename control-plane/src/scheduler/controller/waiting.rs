@@ -29,7 +29,7 @@ use crate::settings::grade_rule::GradeRule;
 use choices::{ChoiceId, Choices};
 use demands::{DemandId, Demands};
 use group::{Group, GroupKey};
-use wake_order::{Pace, WakeOrder};
+use wake_order::{RoundSize, WakeOrder};
 
 /// Time between a change and the first round, and between two rounds: many reports of many clusters
 /// are answered by one decision.

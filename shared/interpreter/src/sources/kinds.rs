@@ -28,7 +28,7 @@ pub trait Holder:
     fn name_in(source: &Source) -> Option<&str>;
 
     /// Has the interpreters in these objects count from now on.
-    fn feed<'a>(interpreters: &Interpreters, objects: impl Iterator<Item = &'a Self>);
+    fn update<'a>(interpreters: &Interpreters, objects: impl Iterator<Item = &'a Self>);
 }
 
 impl Holder for ResourceInterpreterCustomization {

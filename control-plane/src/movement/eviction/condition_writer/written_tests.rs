@@ -112,7 +112,7 @@ async fn a_note_that_comes_too_late_is_read_again_or_dropped_and_others_are_trie
         let refused = refusal(code, reason, "web-deployment");
         bench.api.answer(method, path, code, refused);
         let unwritten = |unwritten: &mut PendingNotes| {
-            _ = unwritten.take(nowhere("m1", "full"), Instant::now())
+            _ = unwritten.take(nowhere("m1", "full"), Instant::now());
         };
         unwritten(writer.pending.lock().entry(key()).or_default());
         let next = writer.write(&bench.fleet, key()).await;

@@ -13,6 +13,7 @@ use muster_shared::names::condition::{self, EFFECTIVE, SUSPENDED};
 use muster_shared::names::{label, namespaced_key};
 
 use crate::fleet::attribution::{Attribution, order, suspended_in};
+use crate::fleet::silent_reports::all_silent;
 use crate::fleet::template::TemplateKey;
 use crate::movement::eviction::explain::CONDITION as EVICTION_PENDING;
 use crate::propagation::detector::audit::Finding;
