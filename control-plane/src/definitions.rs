@@ -16,7 +16,7 @@ pub const COMMAND: &str = "crds";
 pub const ABOUT: &str = "Print the custom resource definitions as YAML";
 
 /// Message where all of them are printed.
-const WARNING: &str = "warning: all definitions are for an API of Muster's own. On Karmada's API the one of Clusters would bench beside Karmada's, and \
+const WARNING: &str = "warning: all definitions are for an API of Muster's own. On Karmada's API the one of Clusters would stand beside Karmada's, and \
     its deletion would delete every Cluster: name the definitions that are missing there, such as failovers.failover.muster.io (see MIGRATE.md)";
 
 #[derive(Debug, Parser)]
