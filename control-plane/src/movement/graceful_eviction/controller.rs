@@ -24,7 +24,7 @@ use super::onward::{Refusals, may_move_on, move_on};
 use super::reports::{asks_for_health, carrying_out, is_to_bring, kept_reports};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
-use crate::fleet::availability::{Workload, applies_works, readiness};
+use crate::fleet::availability::{Workload, applies_works, readiness, reads_works};
 use crate::fleet::binding::BindingKey;
 use crate::fleet::binding_index::Trait;
 use crate::fleet::budget::pace::Pace;
@@ -272,6 +272,7 @@ fn is_concerned(binding: &AnyBinding) -> bool {
 fn matters(old: &Cluster, new: &Cluster) -> bool {
     old.spec.taints != new.spec.taints
         || readiness(old) != readiness(new)
+        || reads_works(old) != reads_works(new)
         || old.metadata.deletion_timestamp.is_some() != new.metadata.deletion_timestamp.is_some()
 }
 
@@ -362,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_cluster_can_hold_changes_with_its_taints_its_health_and_its_deletion() {
+    fn what_a_cluster_can_hold_and_make_changes_with_its_taints_its_health_and_its_deletion() {
         let old = json!({
             "metadata": {"name": "m1"},
             "spec": {"syncMode": "Pull"},
@@ -371,6 +372,11 @@ mod tests {
                 "lastTransitionTime": "2024-01-01T00:00:00Z",
             }]},
         });
+        let unread = {
+            let mut unread = old["status"]["conditions"][0].clone();
+            (unread["type"], unread["status"]) = (json!("WorksUpToDate"), json!("False"));
+            json!([old["status"]["conditions"][0], unread])
+        };
         for (path, value, expected) in [
             (
                 "/metadata/deletionTimestamp",
@@ -383,6 +389,7 @@ mod tests {
                 true,
             ),
             ("/status/conditions/0/status", json!("Unknown"), true),
+            ("/status/conditions", unread, true),
             ("/status/conditions/0/reason", json!("Other"), false),
             ("/metadata/resourceVersion", json!("2"), false),
         ] {

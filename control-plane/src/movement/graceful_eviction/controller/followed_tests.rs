@@ -204,6 +204,10 @@ async fn time_ends_no_task_while_a_target_that_lives_is_still_to_get_its_copy() 
         let bench = started(objects.chain(made.map(|it| ("works", it.clone())))).await;
         pass(10).await;
         assert_eq!(has_ended(&bench), goes, "{what}");
+        // It is not waited for any more once its agent says that it cannot read its Works.
+        bench.api.put("clusters", deaf.clone());
+        pass(1).await;
+        assert!(has_ended(&bench), "{what}, and its agent reads none");
     }
 }
 
