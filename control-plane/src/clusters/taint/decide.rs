@@ -80,7 +80,7 @@ pub fn decide(scene: &Scene<'_>, now: Timestamp) -> Outcome {
     let record = scene.record.clone().unwrap_or_default();
     let mut work = Work {
         taints: scene.cluster.spec.taints.clone(),
-        size: record::size_of(&record),
+        size: record.size(),
         record,
         adopting: scene.record.is_none(),
         asked_for: HashSet::new(),
@@ -121,7 +121,7 @@ pub fn decide(scene: &Scene<'_>, now: Timestamp) -> Outcome {
 struct Work<'a> {
     taints: Vec<Taint>,
     record: Record,
-    /// Bytes of the record's text as it was, and of what was added since.
+    /// Bytes that the record's text comes to at most: as it was, and with what was added since.
     size: usize,
     adopting: bool,
     /// What a policy of the shipped form asks for now, as key and effect.
@@ -201,7 +201,7 @@ impl Work<'_> {
                     || !present
                         && self.reserve(
                             &policy.name_any(),
-                            &Owned::of(&taint.key, &taint.effect),
+                            &Owned::longest(&taint.key, &taint.effect),
                             record::LIMIT,
                         ))
             {
@@ -319,7 +319,7 @@ impl Work<'_> {
         if !owned && present || !present && (self.is_refused)(taint) {
             return;
         }
-        let entry = (!owned).then(|| Owned::of(&taint.key, &taint.effect));
+        let entry = (!owned).then(|| Owned::longest(&taint.key, &taint.effect));
         let name = policy.name_any();
         if !self.reserve(&name, &(&name, entry), record::LIMIT) {
             return;

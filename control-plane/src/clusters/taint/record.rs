@@ -86,6 +86,18 @@ impl Record {
             .collect()
     }
 
+    /// Returns how many bytes the record's text comes to at most, whatever becomes of its taints.
+    pub(super) fn size(&self) -> usize {
+        let longest = |owned: &Owned| Owned {
+            held_by: owned.held_by.clone(),
+            ..Owned::longest(&owned.key, &owned.effect)
+        };
+        size_of(&Self {
+            taints: self.taints.iter().map(longest).collect(),
+            windows: self.windows.clone(),
+        })
+    }
+
     /// Returns the entry of a taint, if policies answer for it.
     pub fn owned(&self, key: &str, effect: &str) -> Option<&Owned> {
         self.taints.iter().find(|owned| owned.is(key, effect))
@@ -129,11 +141,21 @@ pub(super) fn size_of(part: &impl Serialize) -> usize {
 
 impl Owned {
     /// Returns the entry of a taint that nobody wants yet.
-    pub(super) fn of(key: &str, effect: &str) -> Self {
+    fn of(key: &str, effect: &str) -> Self {
         Self {
             key: key.to_owned(),
             effect: effect.to_owned(),
             ..Self::default()
+        }
+    }
+
+    /// Returns the entry of a taint when its text is longest, but for its holders: a policy of the
+    /// shipped form put it there, and somebody took it off by hand.
+    pub(super) fn longest(key: &str, effect: &str) -> Self {
+        Self {
+            shipped: true,
+            withdrawn: Some(Timestamp::MAX),
+            ..Self::of(key, effect)
         }
     }
 

@@ -340,6 +340,23 @@ fn the_record_of_a_taint_that_very_many_policies_hold_stays_small_enough() {
 }
 
 #[test]
+fn the_record_of_very_many_taints_stays_small_enough_when_a_person_takes_them_all_off() {
+    let mut spec = shipped("k");
+    let taint = |n: i32| json!({"key": format!("k{n}"), "effect": "NoExecute"});
+    spec["taints"] = (0..2_000).map(taint).collect();
+    let mut story = Story::new(vec![spec]);
+    story.ready("False", 10);
+    let size = |story: &Story| story.record.as_ref().unwrap().write().len();
+    let put_on = story.check(10).len();
+    assert!((500..2_000).contains(&put_on), "{put_on}");
+    assert!(size(&story) <= record::LIMIT, "{} bytes", size(&story));
+    assert_eq!(story.check(20).len(), put_on, "there is room for no more");
+    story.cluster.spec.taints.clear();
+    assert_eq!(story.check(30), NONE);
+    assert!(size(&story) <= record::LIMIT, "{} bytes", size(&story));
+}
+
+#[test]
 fn a_taint_that_a_person_set_is_never_taken_away() {
     for spec in [proposed("down", 1, 1), shipped("down")] {
         let mut story = Story::new(vec![spec]);
