@@ -58,6 +58,11 @@ fn a_fenced_application_is_stopped_before_it_starts_elsewhere_unless_it_is_to_st
         (Some("Directly"), true, PurgeMode::Directly),
         (Some("Never"), true, PurgeMode::Never),
         (Some("Directly"), false, PurgeMode::Directly),
+        (Some("Never"), false, PurgeMode::Never),
+        // The deprecated spellings mean the same.
+        (Some("Immediately"), false, PurgeMode::Directly),
+        (Some("Graciously"), false, PurgeMode::Gracefully),
+        (Some("Graciously"), true, PurgeMode::Directly),
     ] {
         let fencing = fenced.then(|| json!({"afterSeconds": 100}));
         let spec: ResourceBindingSpec = serde_json::from_value(json!({
