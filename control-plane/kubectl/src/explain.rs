@@ -328,10 +328,6 @@ impl Answer {
         };
         let scheduled = binding.metadata.generation == Some(status.scheduler_observed_generation);
         let restores = !settings.schedules(spec.scheduler_name.as_deref());
-        let awaits = |cluster: &str| {
-            let is_to_have = spec.has_copy(cluster) && !spec.dispatching_suspended_in(cluster);
-            restores && !scheduled || is_to_have && status.report(cluster).is_none()
-        };
         let resource = &spec.resource;
         // The kinds of Kubernetes and what is shipped: customizations of users are not asked.
         let has_rule = Interpreters::of(&[]).has(
@@ -343,7 +339,8 @@ impl Answer {
             clusters: &spec.clusters,
             reports: &status.aggregated_status,
             work: &work,
-            awaits: &awaits,
+            // Only who ends a task asks for it.
+            awaits: &|_| false,
             scheduled,
             cluster: &standing,
             plugins: EvictPlugins::parse(&settings.evict_plugins).unwrap_or_default(),

@@ -8,6 +8,7 @@
 
 mod missing;
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap};
 
 use jiff::{SignedDuration, Timestamp};
@@ -37,7 +38,7 @@ pub struct Facts<'a> {
     pub work: &'a dyn Fn(&str) -> WorkState,
     /// Whether a chosen cluster has no copy and is to get one: its Work is not made yet, or its
     /// agent has not answered it. It may also be that another scheduler has still to choose.
-    pub awaits: &'a dyn Fn(&str) -> bool,
+    pub awaits: &'a dyn Fn(&TargetCluster) -> bool,
     /// Whether the scheduler has dealt with the binding as it stands.
     pub scheduled: bool,
     /// State of a cluster by its name.
@@ -265,6 +266,8 @@ pub struct Situation<'a> {
     healthy: bool,
     /// Each chosen cluster reports a healthy copy and is not silent, whatever replicas it runs.
     responsive: bool,
+    /// See [`Situation::is_given`]: found out once, for the first task that asks.
+    is_given: OnceCell<bool>,
 }
 
 impl<'a> Situation<'a> {
@@ -287,7 +290,22 @@ impl<'a> Situation<'a> {
             available,
             healthy,
             responsive,
+            is_given: OnceCell::new(),
         }
+    }
+
+    /// Returns whether a chosen cluster is available and has applied its Work, and no available one
+    /// has still to be given its copy. One that had its copy before is none for another that is to
+    /// come.
+    fn is_given(&self) -> bool {
+        *self.is_given.get_or_init(|| {
+            let facts = self.facts;
+            let lives = |it: &TargetCluster| (facts.cluster)(&it.name) == PlaceState::Sound;
+            let is_applied = |it: &TargetCluster| (facts.work)(&it.name) == WorkState::Applied;
+            let mut targets = facts.clusters.iter();
+            facts.clusters.iter().any(|it| lives(it) && is_applied(it))
+                && !targets.any(|it| lives(it) && (facts.awaits)(it))
+        })
     }
 
     /// Returns whether the workload is to run in a cluster.
@@ -418,19 +436,13 @@ impl<'a> Situation<'a> {
         }
         let ended = end(task, created).is_some_and(|end| now > end);
         // The policy gives up health for time, not the replacement: that has to have been made in a
-        // cluster that lives. One that had its copy before is none for another that is to come.
+        // cluster that lives.
         if !ended || !self.available {
             None
         } else if self.is_target(&task.from_cluster) {
             Some(Done::BackInPlace)
         } else {
-            let targets = || facts.clusters.iter();
-            let lives = |name: &str| (facts.cluster)(name) == PlaceState::Sound;
-            let is_applied = |name: &str| (facts.work)(name) == WorkState::Applied;
-            let is_made = |it: &TargetCluster| lives(&it.name) && is_applied(&it.name);
-            let is_awaited = |it: &TargetCluster| lives(&it.name) && (facts.awaits)(&it.name);
-            let is_given = targets().any(is_made) && !targets().any(is_awaited);
-            is_given.then_some(Done::Expired)
+            self.is_given().then_some(Done::Expired)
         }
     }
 }

@@ -1,3 +1,5 @@
+use std::cell::Cell;
+
 use super::*;
 use crate::fleet::testing::at;
 use muster_shared::api::policy::PurgeMode;
@@ -444,7 +446,7 @@ fn time_ends_no_task_before_something_was_applied_in_a_chosen_cluster_that_lives
         };
         let facts = Facts {
             work: &order,
-            awaits: &|cluster| matches!(order(cluster), Absent | Sent),
+            awaits: &|target| matches!(order(&target.name), Absent | Sent),
             cluster: &|cluster| match cluster {
                 "dead" => PlaceState::Silent,
                 _ => PlaceState::Sound,
@@ -455,6 +457,27 @@ fn time_ends_no_task_before_something_was_applied_in_a_chosen_cluster_that_lives
         let got = end(task(Some(60)), &facts, 61);
         assert_eq!(got, expected, "{what}");
     }
+}
+
+#[test]
+fn what_is_still_to_be_given_is_asked_of_each_target_once_for_all_tasks() {
+    let asked = Cell::new(0);
+    let clusters = [target("new", 1), target("more", 1)];
+    let facts = Facts {
+        awaits: &|_| {
+            asked.set(asked.get() + 1);
+            false
+        },
+        ..facts(&clusters, &[])
+    };
+    let tasks = ["old", "older", "oldest"].map(|name| GracefulEvictionTask {
+        from_cluster: name.into(),
+        ..task(Some(60))
+    });
+    assert_eq!(assess(&tasks, &facts, at(60)).done.len(), 0);
+    assert_eq!(asked.get(), 0, "no task asks for it");
+    assert_eq!(assess(&tasks, &facts, at(61)).done.len(), 3);
+    assert_eq!(asked.get(), 2);
 }
 
 /// Returns what becomes of the task of `old` some seconds after its creation, when every new copy
