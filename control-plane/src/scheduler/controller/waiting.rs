@@ -37,8 +37,8 @@ const GATHER_ROOM: Duration = Duration::from_millis(300);
 /// The longest time that a binding waits for its next decision when any room may help it. It
 /// doubles with each decision in vain.
 const LONGEST_GATHER: Duration = Duration::from_mins(1);
-/// Different demands that a report is compared with one by one; what has a further one is looked at
-/// after any growth of room, ever more rarely.
+/// Different demands that a report is compared with one by one; what has a further one is decided
+/// after any growth of room, ever more rarely, and after the others of its priority.
 const MOST_DEMANDS: usize = 256;
 
 /// Bindings that wait, each with the change that may help it; `K` names a binding.

@@ -360,3 +360,23 @@ fn what_has_a_demand_beyond_those_that_are_told_apart_is_woken_by_any_room() {
     }
     assert_eq!(waiting.state.lock().demands.len(), 0);
 }
+
+#[test]
+fn who_is_known_to_be_helped_waits_for_none_whose_demands_are_not_told_apart() {
+    let waiting = Waiting::new(false, 1);
+    let known = asking("1");
+    waiting.put(&0, Some((&known, room(1))));
+    for number in 1..=100 {
+        let mut placement = aggregated();
+        let names = json!(["m", format!("other{number}")]);
+        placement["clusterAffinity"] = json!({ "clusterNames": names });
+        let mut other = deployment(30, &placement);
+        other.replica_requirements = asking("2").replica_requirements;
+        waiting.put(&number, Some((&other, room(1))));
+    }
+    // It is the last to wait.
+    waiting.put(&0, Some((&known, room(1))));
+    observe(&waiting, &cluster("m", 10), &cluster("m", 11));
+    let first = waiting.next_round();
+    assert!(first.iter().any(|(key, _)| *key == 0), "{first:?}");
+}

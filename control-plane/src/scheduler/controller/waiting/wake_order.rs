@@ -16,21 +16,32 @@ const FEWEST: usize = 64;
 /// Bindings that are woken at a time at most.
 const MOST: usize = 1_024;
 
+/// Place of a group: its priority, whether it is not known what each of its bindings asks for, and
+/// its number.
+type Place = (Reverse<i32>, bool, u64, GroupId);
+
+/// Returns the place of a group with this number.
+const fn place(number: u64, group: GroupId) -> Place {
+    let (GroupKey { priority, demand }, _) = group;
+    (priority, demand.is_none(), number, group)
+}
+
 /// The groups with bindings that are to be woken.
 #[derive(Debug, Default)]
 pub struct WakeOrder {
     next: u64,
     given: usize,
-    by_priority: BTreeSet<(Reverse<i32>, u64, GroupId)>,
+    by_priority: BTreeSet<Place>,
     by_age: BTreeMap<u64, GroupId>,
 }
 
 impl WakeOrder {
-    /// Adds a group, which comes after the others of its priority.
+    /// Adds a group, which comes after the others of its priority, but before those of which it is
+    /// not known what each binding asks for.
     pub fn add(&mut self, group: GroupId) {
         let number = self.next;
         self.next += 1;
-        self.by_priority.insert((group.0.priority, number, group));
+        self.by_priority.insert(place(number, group));
         self.by_age.insert(number, group);
     }
 
@@ -44,11 +55,11 @@ impl WakeOrder {
         let (number, group) = if self.given == 0 {
             self.by_age.pop_first()?
         } else {
-            let (_, number, group) = self.by_priority.pop_first()?;
+            let (_, _, number, group) = self.by_priority.pop_first()?;
             (number, group)
         };
         self.by_age.remove(&number);
-        self.by_priority.remove(&(group.0.priority, number, group));
+        self.by_priority.remove(&place(number, group));
         Some(group)
     }
 }
@@ -116,6 +127,21 @@ mod tests {
             wake_order.add(next);
         }
         assert_eq!(order, [2, 3, 2, 1, 3, 2, 3, 1]);
+    }
+
+    #[test]
+    fn of_one_priority_those_come_first_of_which_it_is_known_what_they_ask_for() {
+        let unknown = |choice, priority| {
+            let (priority, demand) = (Reverse(priority), None);
+            (GroupKey { priority, demand }, choice)
+        };
+        let mut wake_order = WakeOrder::default();
+        for group in [unknown(1, 0), unknown(2, 0), unknown(3, 5), group(0, 7)] {
+            wake_order.add(group);
+        }
+        let order = std::iter::from_fn(|| wake_order.take());
+        let order: Vec<_> = order.map(|(key, choice)| (choice, key.demand)).collect();
+        assert_eq!(order, [(3, None), (0, Some(7)), (1, None), (2, None)]);
     }
 
     #[test]
