@@ -174,12 +174,39 @@ async fn a_move_that_comes_too_late_is_planned_anew_and_one_that_is_refused_is_r
     }
 }
 
+/// Returns a cluster out of which movement is paused.
+fn paused(mut cluster: Value) -> Value {
+    cluster["metadata"]["annotations"] = json!({ "failover.muster.io/paused": "freeze" });
+    cluster
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_recovers_while_that_is_tolerated_or_while_it_waits_to_leave_stays() {
+    for (unhealthy_for, is_paused) in [(20, false), (40, true)] {
+        let left = if is_paused {
+            paused(cluster("m1"))
+        } else {
+            cluster("m1")
+        };
+        let mut bench = Bench::new([
+            ("clusters", left),
+            ("clusters", cluster("m2")),
+            ("resourcebindings", unhealthy()),
+        ]);
+        begin(&mut bench).await;
+        pass(unhealthy_for).await;
+        let mut healthy = unhealthy();
+        healthy["status"]["aggregatedStatus"][0]["health"] = json!("Healthy");
+        bench.api.put("resourcebindings", healthy);
+        pass(1).await;
+        bench.api.put("clusters", cluster("m1"));
+        pass(120).await;
+        assert_eq!(placements(&bench), [Value::Null; 0], "{unhealthy_for} s");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn one_whose_cluster_is_not_ready_when_the_queue_comes_to_it_stays() {
-    let paused = |mut cluster: Value| {
-        cluster["metadata"]["annotations"] = json!({ "failover.muster.io/paused": "freeze" });
-        cluster
-    };
     let mut bench = Bench::new([
         ("clusters", paused(cluster("m1"))),
         ("clusters", cluster("m2")),
