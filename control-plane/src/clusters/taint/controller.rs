@@ -246,7 +246,7 @@ fn report_left_out(fleet: &Fleet, cluster: &Cluster, outcome: &Outcome) {
         .map(String::as_str)
         .collect();
     let note = format!(
-        "{} taint policies are not followed on this cluster, because the record of those that are has reached {} KiB (annotation {ANNOTATION}); the youngest are left out, among them {}: use fewer",
+        "{} taint policies are not followed on this cluster, because the record of those that are may need the {} KiB that it may have (annotation {ANNOTATION}); the youngest are left out, among them {}: use fewer",
         outcome.left_out.len(),
         LIMIT / 1024,
         some.join(", ")
