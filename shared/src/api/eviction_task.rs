@@ -51,8 +51,9 @@ pub struct GracefulEvictionTask {
     pub producer: String,
 
     /// Seconds after `creationTimestamp` at which the task ends even if the replacement is not
-    /// healthy yet, provided that one of the chosen clusters is ready and not tainted against the
-    /// resource. Must be positive. Excludes `suppressDeletion`. If absent, the copy stays until the
+    /// healthy yet, provided that one of the chosen clusters which are ready and not tainted
+    /// against the resource has applied its Work, and each other one has applied or refused its
+    /// own. Must be positive. Excludes `suppressDeletion`. If absent, the copy stays until the
     /// replacement is healthy: the flag `--graceful-eviction-timeout` has no effect.
     #[serde(skip_serializing_if = "absent")]
     pub grace_period_seconds: Option<i32>,
