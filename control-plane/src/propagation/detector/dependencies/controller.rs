@@ -29,6 +29,7 @@ use crate::fleet::scope::Scope;
 use crate::fleet::selection::Subject;
 use crate::fleet::template::{Template, TemplateKey};
 use crate::fleet::template_event::{KindState, Lookup, TemplateEvent};
+use crate::fleet::works::{CachedWork, binding_of};
 use crate::propagation::binding::absence::is_made_again;
 use crate::propagation::detector::build;
 use crate::propagation::detector::controller::LATER;
@@ -41,6 +42,9 @@ struct Distributor {
     /// Referrers that are going away, as they were last, until it is known whether what they refer
     /// to stays in the members. May be lost: the copies of their policies count then.
     leaving: Mutex<HashMap<BindingKey, Arc<AnyBinding>>>,
+    /// Referrers with copies that may have pods of their former template. May be lost: a process
+    /// that starts reconciles each referrer.
+    behind: Mutex<HashSet<BindingKey>>,
     /// Referrers that wait for the kind of their template to be listed.
     parked: Parked<BindingKey>,
     /// What was reported of a template last, so that it is reported once. May be lost.
@@ -53,6 +57,8 @@ struct Distributor {
 /// How long to wait for a binding that is going away or another object's; its disappearance is
 /// seen earlier.
 const LEAVING: Duration = Duration::from_secs(5);
+/// Time after a report on a copy within which others mostly follow, as in a rolling update.
+const REPORTING: Duration = Duration::from_secs(5);
 
 /// Starts distributing dependencies.
 pub(in crate::propagation::detector) fn start(fleet: &Arc<Fleet>, scope: Scope, tasks: &mut Tasks) {
@@ -63,12 +69,15 @@ pub(in crate::propagation::detector) fn start(fleet: &Arc<Fleet>, scope: Scope, 
         templates: Queue::new("dependencies"),
         index: Mutex::default(),
         leaving: Mutex::default(),
+        behind: Mutex::default(),
         reported: Mutex::default(),
         remade: Remade::default(),
         scope,
     });
     let to = Arc::clone(&distributor);
     fleet.bindings.on_change(move |change| to.observe(change));
+    let to = Arc::clone(&distributor);
+    fleet.works.on_change(move |change| to.observe_copy(change));
     _ = fleet.dependencies.set(Box::new(Answerer {
         distributor: Arc::clone(&distributor),
         bindings: fleet.bindings.clone(),
@@ -178,6 +187,19 @@ impl Distributor {
         }
     }
 
+    /// Queues a referrer with copies that may have pods of its former template when one of them
+    /// changes or reports.
+    fn observe_copy(&self, change: &Change<CachedWork>) {
+        if self.behind.lock().is_empty() {
+            return;
+        }
+        let referrer = binding_of(change.object());
+        let behind = referrer.filter(|it| self.behind.lock().contains(it));
+        if let Some(referrer) = behind {
+            self.referrers.add_after(referrer, REPORTING);
+        }
+    }
+
     /// Finds out what a binding refers to.
     async fn survey(&self, fleet: &Fleet, key: BindingKey) -> Result<Next, Error> {
         let binding = fleet.bindings.get(&key);
@@ -202,6 +224,7 @@ impl Distributor {
             }
             self.leaving.lock().remove(&key);
             self.parked.leave(&key);
+            self.behind.lock().remove(&key);
             let touched = self.index.lock().forget(&key);
             self.touch(fleet, touched);
             for template in needs {
@@ -245,14 +268,15 @@ impl Distributor {
             }
         };
         let former = self.former(fleet, &key, &binding, &needs);
+        if !former.is_empty() {
+            // Before the reports are read: one that comes meanwhile counts.
+            self.behind.lock().insert(key.clone());
+        }
         let generation = template["metadata"]["generation"].as_i64().unwrap_or(0);
         let former = still_needed(fleet, (&key, &binding.spec), generation, former);
-        // Its copies report later that they have no pods any more that need it.
-        let next = if former.is_empty() {
-            Next::Done
-        } else {
-            Next::After(LATER)
-        };
+        if former.is_empty() {
+            self.behind.lock().remove(&key);
+        }
         needs.extend(former);
         if !record(fleet, &key, &binding, &needs).await? {
             return Ok(Next::Again);
@@ -262,7 +286,7 @@ impl Distributor {
         }
         let touched = self.index.lock().set(&key, needs);
         self.touch(fleet, touched);
-        Ok(next)
+        Ok(Next::Done)
     }
 
     /// Queues the templates that a change of the index concerns, and unnames the kinds that the
@@ -857,7 +881,7 @@ mod tests {
             }
             for (updated, expected) in [(1, 1), (2, 0)] {
                 process.api.put("works", reported(2, updated));
-                pass(120).await;
+                pass(10).await;
                 assert_eq!(needed_by(&process), expected, "{updated} of 2 are new");
             }
         }
