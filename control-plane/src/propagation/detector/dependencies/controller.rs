@@ -273,7 +273,7 @@ impl Distributor {
             self.behind.lock().insert(key.clone());
         }
         let generation = template["metadata"]["generation"].as_i64().unwrap_or(0);
-        let former = still_needed(fleet, (&key, &binding.spec), generation, former);
+        let former = still_needed(fleet, (&key, &binding.spec), generation, former).await?;
         if former.is_empty() {
             self.behind.lock().remove(&key);
         }
@@ -842,6 +842,7 @@ mod tests {
     async fn what_a_workload_needed_stays_until_no_pod_of_its_former_template_is_left() {
         let reported = |generation: u32, updated: u32| {
             let mut work = testing::work("m1", "Healthy");
+            work["metadata"]["finalizers"] = json!(["karmada.io/execution-controller"]);
             work["status"]["manifestStatuses"][0]["status"] = json!({
                 "replicas": 2, "updatedReplicas": updated, "generation": generation,
                 "observedGeneration": generation, "resourceTemplateGeneration": generation,
@@ -869,6 +870,11 @@ mod tests {
             process.api.put("resourcebindings", referrer);
             pass(120).await;
             assert_eq!(needed_by(&process), 1, "the copy is as it was");
+            process.api.hide("works", "karmada-es-m1", "web");
+            pass(120).await;
+            assert_eq!(needed_by(&process), 1, "a list lacks the copy");
+            process.api.reveal("works", "karmada-es-m1", "web");
+            pass(120).await;
             if restarts {
                 let left = ["deployments", "resourcebindings", "works"];
                 let left = left.into_iter().flat_map(|plural| {

@@ -11,6 +11,7 @@ use muster_shared::k8s::RawExtension;
 use serde_json::Value;
 
 use crate::fleet::Fleet;
+use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::works::{CachedWork, cluster_of, means};
 
@@ -19,19 +20,21 @@ const OF_TEMPLATE: &str = "resourceTemplateGeneration";
 
 /// Returns what a workload needed before its template had this generation, as long as a copy of it
 /// may have pods that were made before.
-pub(super) fn still_needed(
+pub(super) async fn still_needed(
     fleet: &Fleet,
     (key, spec): (&BindingKey, &ResourceBindingSpec),
     generation: i64,
     former: Vec<Dependency>,
-) -> Vec<Dependency> {
+) -> Result<Vec<Dependency>, ApiError> {
     // To read what the Works report is dear, and mostly no template refers to less than before.
     if former.is_empty() {
-        return former;
+        return Ok(former);
     }
     let works = fleet.work_index.of(key);
-    let is_needed = works.iter().any(|it| is_behind(it, spec, generation));
-    if is_needed { former } else { Vec::new() }
+    // A list may lack a Work that is there.
+    let is_needed = works.iter().any(|it| is_behind(it, spec, generation))
+        || !fleet.unseen_works.read(fleet, key).await?.is_empty();
+    Ok(if is_needed { former } else { Vec::new() })
 }
 
 /// Returns whether the copy of a Work may have pods that were made before its template had this
