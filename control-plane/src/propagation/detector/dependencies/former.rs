@@ -18,6 +18,10 @@ use crate::fleet::works::{CachedWork, cluster_of, means};
 /// Field of a reported status: the generation of the template that the copy was made from.
 const OF_TEMPLATE: &str = "resourceTemplateGeneration";
 
+/// Kinds whose reports leave out a number of updated pods that is 0. A report on another kind that
+/// lacks that number counts no such pods: a `ReplicaSet` replaces none.
+const LEAVE_OUT_ZERO: [&str; 3] = ["DaemonSet", "Deployment", "StatefulSet"];
+
 /// Returns what a workload needed before its template had this generation, as long as a copy of it
 /// may have pods that were made before.
 pub(super) async fn still_needed(
@@ -49,7 +53,7 @@ fn is_behind(work: &CachedWork, spec: &ResourceBindingSpec, generation: i64) -> 
     let status = own.next().and_then(|it| it.status);
     match status {
         Some(RawExtension(status)) if status[OF_TEMPLATE].is_i64() => {
-            !is_replaced(&status, generation)
+            !is_replaced(&spec.resource.kind, &status, generation)
         }
         _ => {
             let is_suspended =
@@ -60,9 +64,10 @@ fn is_behind(work: &CachedWork, spec: &ResourceBindingSpec, generation: i64) -> 
 }
 
 /// Returns whether a status says that all pods of a copy are made from this generation of its
-/// template, or a later one. Counters that are 0 are left out of it.
-fn is_replaced(status: &Value, generation: i64) -> bool {
+/// template, or a later one, as far as copies of the kind count them.
+fn is_replaced(kind: &str, status: &Value, generation: i64) -> bool {
     let count = |key: &str| status[key].as_i64().unwrap_or(0);
+    let is_counted = |key: &str| !status[key].is_null() || LEAVE_OUT_ZERO.contains(&kind);
     // Some agents do not report what was observed.
     let is_observed = status["observedGeneration"]
         .as_i64()
@@ -75,7 +80,7 @@ fn is_replaced(status: &Value, generation: i64) -> bool {
         && is_observed
         && pods
             .iter()
-            .all(|(all, updated)| count(updated) >= count(all))
+            .all(|(all, updated)| count(updated) >= count(all) || !is_counted(updated))
 }
 
 #[cfg(test)]
@@ -126,6 +131,26 @@ mod tests {
             });
             let spec = binding()["spec"].take();
             assert_eq!(is_left_behind(reported(&status), spec), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_kind_that_counts_no_updated_pods_needs_nothing_of_a_template_that_is_observed() {
+        let rolling = json!({"updatedReplicas": 0});
+        let silent = json!({});
+        for (kind, counter, observed, expected) in [
+            ("ReplicaSet", &silent, 3, true),
+            ("ReplicaSet", &silent, 2, false),
+            ("CloneSet", &rolling, 3, false),
+            ("StatefulSet", &silent, 3, false),
+        ] {
+            let mut status = json!({
+                "resourceTemplateGeneration": 2, "generation": 3, "observedGeneration": observed,
+                "replicas": 2,
+            });
+            muster_shared::merge::apply(&mut status, counter);
+            let is_over = is_replaced(kind, &status, 2);
+            assert_eq!(is_over, expected, "{kind} {counter} {observed}");
         }
     }
 
