@@ -128,16 +128,20 @@ async fn the_copies_of_a_template_stay_while_the_api_refuses_to_make_its_binding
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_workload_needs_stays_when_its_binding_is_deleted_and_made_again() {
+async fn what_a_workload_needs_stays_when_its_binding_or_its_own_is_deleted_and_made_again() {
     let bench = placed().await;
+    for name in ["web-deployment", "conf-configmap"] {
+        let needed = bench.binding("conf-configmap").expect("attached");
+        assert_eq!(needed.spec.required_by.len(), 1, "{name}");
+        assert_eq!(bench.fleet.works.len(), 2, "{name}");
+        bench.api.forget();
+        unbind(&bench, name);
+        pass(60).await;
+        assert!(bench.binding(name).is_some(), "{name} is made again");
+        assert_eq!(deleted(&bench), [""; 0], "{name}");
+    }
     let needed = bench.binding("conf-configmap").expect("attached");
     assert_eq!(needed.spec.required_by.len(), 1);
-    assert_eq!(bench.fleet.works.len(), 2);
-    bench.api.forget();
-    unbind(&bench, "web-deployment");
-    pass(60).await;
-    assert!(bench.binding("web-deployment").is_some(), "made again");
-    assert_eq!(deleted(&bench), [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -894,6 +894,25 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn what_a_workload_needs_goes_along_again_when_it_was_deleted_and_made_again() {
+        let bench = bench([("resourcebindings", referrer())]).await;
+        let conf = || bench.binding("conf-configmap");
+        assert!(conf().is_some());
+        bench.api.delete("configmaps", "shop", "conf");
+        bench
+            .api
+            .delete("resourcebindings", "shop", "conf-configmap");
+        pass(60).await;
+        assert!(conf().is_none(), "there is nothing to bind");
+        let again = json!({"metadata": {"namespace": "shop", "name": "conf", "uid": "again"}});
+        bench.api.put("configmaps", again);
+        pass(60).await;
+        let bound = conf().expect("it is bound again");
+        assert_eq!(bound.spec.resource.uid.as_deref(), Some("again"));
+        assert_eq!(bound.spec.required_by.len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn what_a_workload_needed_is_given_up_although_it_was_never_known_what_it_needs() {
         let mut referrer = referrer();
         let before = bench([("resourcebindings", referrer.clone())]).await;
