@@ -584,6 +584,39 @@ mod tests {
         assert_eq!(outcome.problems.len(), 1, "{:?}", outcome.problems);
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn what_is_refused_stays_as_it_is_and_without_an_authority_nothing_is_written() {
+        let bench = Bench::new([]);
+        let (keeper, now, namespace) = (keeper(&bench, None), now(), site().namespace);
+        assert!(keeper.pass(now).await.unwrap().problems.is_empty());
+        settle(&bench);
+        let (page, admin) = (site().name("page"), site().name("admin"));
+        let mut foreign = bench.api.object("secrets", &namespace, &page).unwrap();
+        foreign["metadata"]["labels"] = Value::Null;
+        bench.api.put("secrets", foreign.clone());
+        bench.api.delete("secrets", &namespace, &admin);
+        let outcome = keeper.pass(now).await.unwrap();
+        let written: Vec<_> = outcome.written.iter().map(|it| &it.0).collect();
+        assert_eq!(written, [&admin]);
+        let problems: Vec<_> = outcome.problems.iter().map(Error::to_string).collect();
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert!(
+            problems[0].contains("somebody else made it"),
+            "{problems:?}"
+        );
+        let held = bench.api.object("secrets", &namespace, &page).unwrap();
+        assert_eq!(held["data"], foreign["data"]);
+
+        settle(&bench);
+        bench.api.delete("secrets", &namespace, &site().name("ca"));
+        bench.api.forget();
+        let Err(error) = keeper.pass(now).await else {
+            panic!("the members trust the authority that is gone");
+        };
+        assert!(error.to_string().contains("it is gone"), "{error}");
+        assert!(bench.api.writes().is_empty());
+    }
+
     #[test]
     fn a_load_balancer_without_an_address_is_reported_where_clients_depend_on_it() {
         let given = json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.9"}]}});
