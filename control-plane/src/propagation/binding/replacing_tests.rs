@@ -5,7 +5,7 @@ use muster_shared::names;
 use serde_json::{Value, json};
 
 use super::leaving_tests::{bound, moved, work_of, written};
-use super::start;
+use super::{keeping, start};
 use crate::fleet::testing::{Bench, cluster, deleting, deployment, only_condition, pass, refusal};
 
 /// Returns a binding with two replicas in each of some clusters.
@@ -148,6 +148,11 @@ async fn what_runs_in_a_cluster_that_leaves_stands_for_no_replica_elsewhere() {
     let work = bench.api.object("works", "karmada-es-m1", &name).unwrap();
     let asked = &work["spec"]["workload"]["manifests"][0]["spec"]["replicas"];
     assert_eq!(*asked, json!(4), "those in m2 are about to be removed");
+    let (plural, binding) = ("resourcebindings", "web-deployment");
+    let kept = bench.api.condition(plural, binding, keeping::CONDITION);
+    let message = kept["message"].as_str().unwrap_or_default();
+    assert!(message.starts_with("m1: ready replicas"), "{kept}");
+    assert_eq!(kept["status"], "True", "{kept}");
 }
 
 #[tokio::test(start_paused = true)]
