@@ -15,7 +15,7 @@ use muster_shared::watch::{Change, Doubt, Presence};
 use parking_lot::Mutex;
 
 use super::attach::{Attached, MOST_REFERRERS, Referrer};
-use super::former::still_needed;
+use super::former::{still_needed, without};
 use super::index::{Index, Touched, kinds_of};
 use super::writes::{preserve, record, recorded, release, send};
 use crate::fleet::Fleet;
@@ -346,15 +346,13 @@ impl Distributor {
         needs: &[Dependency],
     ) -> Vec<Dependency> {
         let known = self.index.lock().dependencies(key);
-        let mut former = known.unwrap_or_else(|| {
-            let mut shown = recorded(binding);
-            shown.retain(|it| {
-                let template = TemplateKey::of_dependency(it);
-                template.is_some_and(|it| is_attached(fleet, &it, key))
-            });
-            shown
+        let is_known = known.is_some();
+        let mut former = without(known.unwrap_or_else(|| recorded(binding)), needs);
+        // Very many may be attached to one template: mostly no more is needed of it than before.
+        former.retain(|it| {
+            is_known
+                || TemplateKey::of_dependency(it).is_some_and(|it| is_attached(fleet, &it, key))
         });
-        former.retain(|it| !needs.contains(it));
         former
     }
 

@@ -5,6 +5,8 @@
 //! updated at all (dispatching to their cluster is suspended, or they wait for their replacement in
 //! another one) need it for as long as they are there. (Karmada removes it at once.)
 
+use std::collections::HashMap;
+
 use muster_interpreter::Dependency;
 use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::k8s::RawExtension;
@@ -21,6 +23,25 @@ const OF_TEMPLATE: &str = "resourceTemplateGeneration";
 /// Kinds whose reports leave out a number of updated pods that is 0. A report on another kind that
 /// lacks that number counts no such pods: a `ReplicaSet` replaces none.
 const LEAVE_OUT_ZERO: [&str; 3] = ["DaemonSet", "Deployment", "StatefulSet"];
+
+/// Returns the dependencies that are not among others. Both may be very many.
+pub(super) fn without(mut former: Vec<Dependency>, needs: &[Dependency]) -> Vec<Dependency> {
+    let mut needed: HashMap<_, Vec<&Dependency>> = HashMap::new();
+    for need in needs {
+        needed.entry(place(need)).or_default().push(need);
+    }
+    former.retain(|it| {
+        let same = needed.get(&place(it));
+        same.is_none_or(|same| !same.contains(&it))
+    });
+    former
+}
+
+/// Returns what a dependency says beside labels.
+fn place(it: &Dependency) -> (&str, &str, Option<&str>, Option<&str>) {
+    let (namespace, name) = (it.namespace.as_deref(), it.name.as_deref());
+    (&it.api_version, &it.kind, namespace, name)
+}
 
 /// Returns what a workload needed before its template had this generation, as long as a copy of it
 /// may have pods that were made before.
@@ -100,6 +121,31 @@ mod tests {
     fn is_left_behind(work: Value, spec: Value) -> bool {
         let work: CachedWork = serde_json::from_value(work).unwrap();
         is_behind(&work, &serde_json::from_value(spec).unwrap(), 2)
+    }
+
+    #[test]
+    fn what_is_needed_as_before_is_nothing_that_was_needed_before_alone() {
+        let dependency = |kind: &str, name: Option<&str>, label: Option<&str>| Dependency {
+            api_version: "v1".to_owned(),
+            kind: kind.to_owned(),
+            namespace: Some("shop".to_owned()),
+            name: name.map(str::to_owned),
+            label_selector: label
+                .map(|app| serde_json::from_value(json!({"matchLabels": {"app": app}})).unwrap()),
+        };
+        let map = |name: &str| dependency("ConfigMap", Some(name), None);
+        let chosen = |app: &str| dependency("ConfigMap", None, Some(app));
+        let secret = dependency("Secret", Some("a"), None);
+        let former = vec![
+            map("a"),
+            map("b"),
+            chosen("web"),
+            chosen("db"),
+            secret.clone(),
+        ];
+        let needs = [map("c"), map("a"), chosen("db")];
+        let expected = [map("b"), chosen("web"), secret];
+        assert_eq!(without(former, &needs), expected);
     }
 
     #[test]
