@@ -263,26 +263,30 @@ pub fn render_plain(
     works.into_iter().collect()
 }
 
-/// Fields that let a member delete what is finished, beside that of Jobs: API version, kinds,
+/// Fields that let a member delete what is finished, beside that of Jobs: API versions, kinds,
 /// parent and name.
 ///
 /// That of a `SparkApplication` is not among them: its operator starts one anew whose spec changes.
-const LIFETIMES: [(&str, &[&str], &str, &str); 4] = [
+const LIFETIMES: [(&[&str], &[&str], &str, &str); 5] = [
     (
-        "apps.kruise.io/v1alpha1",
-        &["BroadcastJob"],
+        &KRUISE,
+        &["BroadcastJob", "ImageListPullJob", "ImagePullJob"],
         "/spec/completionPolicy",
         TTL,
     ),
+    (&KRUISE, &["ContainerRecreateRequest"], "/spec", TTL),
     (
-        "argoproj.io/v1alpha1",
-        &["Workflow"],
+        &["argoproj.io/v1alpha1"],
+        &["AnalysisRun", "Workflow"],
         "/spec",
         "ttlStrategy",
     ),
-    ("jobset.x-k8s.io/v1alpha2", &["JobSet"], "/spec", TTL),
-    ("kubeflow.org/v1", &KUBEFLOW, "/spec/runPolicy", TTL),
+    (&["jobset.x-k8s.io/v1alpha2"], &["JobSet"], "/spec", TTL),
+    (&["kubeflow.org/v1"], &KUBEFLOW, "/spec/runPolicy", TTL),
 ];
+
+/// API versions of Kruise.
+const KRUISE: [&str; 2] = ["apps.kruise.io/v1alpha1", "apps.kruise.io/v1beta1"];
 
 /// What the training operator runs.
 const KUBEFLOW: [&str; 6] = [
@@ -300,9 +304,10 @@ const TTL: &str = "ttlSecondsAfterFinished";
 /// and it would run again (Karmada: only that of Jobs).
 fn keep_when_finished(manifest: &mut Value) {
     let (version, kind) = (&manifest["apiVersion"], &manifest["kind"]);
+    let among = |all: &[&str], it: &Value| all.iter().any(|one| it == one);
     let named = LIFETIMES
         .iter()
-        .find(|(of, kinds, ..)| version == of && kinds.iter().any(|one| kind == one));
+        .find(|(versions, kinds, ..)| among(versions, version) && among(kinds, kind));
     let (parent, field) = match named {
         Some((.., parent, field)) => (*parent, *field),
         None if kind == "Job" => ("/spec", TTL),

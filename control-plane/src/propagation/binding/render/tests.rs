@@ -100,6 +100,27 @@ fn no_member_deletes_a_finished_task_on_its_own() {
                 json!({ "completionPolicy": { "type": "Always" } }),
             ),
         ),
+        (
+            "apps.kruise.io/v1beta1",
+            "ImagePullJob",
+            (
+                json!({ "image": "a:1", "completionPolicy": { "ttlSecondsAfterFinished": 60 } }),
+                json!({ "image": "a:1", "completionPolicy": {} }),
+            ),
+        ),
+        (
+            "apps.kruise.io/v1alpha1",
+            "ContainerRecreateRequest",
+            (ttl.clone(), json!({})),
+        ),
+        (
+            "argoproj.io/v1alpha1",
+            "AnalysisRun",
+            (
+                json!({ "ttlStrategy": { "secondsAfterCompletion": 5 } }),
+                json!({}),
+            ),
+        ),
         // Its launcher goes, and not the whole.
         (
             "kubeflow.org/v2beta1",
