@@ -359,6 +359,29 @@ async fn renewed(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fleet::testing::{self, Bench, pass};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_member_without_credentials_is_reported_and_unknown_after_the_grace_period() {
+        let mut cluster = testing::cluster("m1");
+        cluster["spec"] = json!({
+            "syncMode": "Push", "apiEndpoint": "https://192.0.2.1",
+            "secretRef": {"namespace": CLUSTER_NAMESPACE, "name": "m1"},
+        });
+        let mut bench = Bench::new([("clusters", cluster)]);
+        start(&bench.fleet, &mut bench.tasks);
+        bench.follow().await;
+        for (seconds, expected) in [(30, conditions::TRUE), (20, conditions::UNKNOWN)] {
+            pass(seconds).await;
+            let cluster = bench.fleet.clusters.get(None, "m1").unwrap();
+            let monitored = cluster.condition(condition::MONITORED).unwrap();
+            assert_eq!(monitored.status, conditions::FALSE);
+            let ready = cluster.condition(condition::READY).unwrap();
+            assert_eq!(ready.status, expected, "{}", ready.message);
+            let says_why = ready.message.contains("spec.secretRef does not exist");
+            assert_eq!(says_why, expected == conditions::UNKNOWN);
+        }
+    }
 
     #[test]
     fn the_flags_and_gates_of_the_control_plane_hold_for_its_push_clusters() {
