@@ -165,3 +165,44 @@ async fn what_is_nowhere_is_applied_only_if_it_asks_for_nothing() {
         assert_eq!(reported, Some(expected), "{components}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_a_cluster_reported_last_is_unknown_while_it_is_silent_and_true_again_afterwards() {
+    let bench = bench([("deployments", template())]).await;
+    let found = |bench: &Bench| {
+        let binding = bench.api.binding("web-deployment");
+        let item = binding["status"]["aggregatedStatus"][0].clone();
+        let (plural, name) = ("resourcebindings", "web-deployment");
+        let applied = bench.api.condition(plural, name, "FullyApplied");
+        let counts = bench.api.deployment()["status"].take();
+        let counts = ["replicas", "readyReplicas"].map(|it| counts[it].as_i64().unwrap_or(0));
+        let last = item["status"]["readyReplicas"].clone();
+        assert_eq!(last, json!(2), "state is preserved from it: {item}");
+        (item["health"].clone(), applied["status"].clone(), counts)
+    };
+    for (ready, health, applied, counts) in [
+        ("True", "Healthy", "True", [2, 2]),
+        ("Unknown", "Unknown", "Unknown", [2, 0]),
+        ("True", "Healthy", "True", [2, 2]),
+    ] {
+        let mut cluster = testing::cluster("m1");
+        cluster["status"]["conditions"] = testing::only_condition("Ready", ready);
+        bench.api.put("clusters", cluster);
+        pass(10).await;
+        let expected = (json!(health), json!(applied), counts);
+        assert_eq!(found(&bench), expected, "Ready is {ready}");
+        // A restart takes nothing back and writes nothing.
+        let plurals = ["clusters", "deployments", "resourcebindings", "works"];
+        let objects = plurals.into_iter().flat_map(|plural| {
+            let objects = bench.api.all(plural).into_iter();
+            objects.map(move |it| (plural, it))
+        });
+        let mut restarted = Bench::new(objects);
+        restarted.api.serve_deployments();
+        start(&restarted.fleet, &mut restarted.tasks);
+        restarted.follow().await;
+        pass(60).await;
+        let written = restarted.api.writes();
+        assert!(written.is_empty(), "Ready is {ready}: {written:?}");
+    }
+}
