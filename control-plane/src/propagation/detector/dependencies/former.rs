@@ -24,6 +24,10 @@ const OF_TEMPLATE: &str = "resourceTemplateGeneration";
 /// lacks that number counts no such pods: a `ReplicaSet` replaces none.
 const LEAVE_OUT_ZERO: [&str; 3] = ["DaemonSet", "Deployment", "StatefulSet"];
 
+/// Former dependencies of a workload that are kept at most. A cluster that is offline for weeks has
+/// a copy that is behind all the time, and each edit may be of another `ConfigMap`.
+const MOST: usize = 200;
+
 /// Returns the dependencies that are not among others. Both may be very many.
 pub(super) fn without(mut former: Vec<Dependency>, needs: &[Dependency]) -> Vec<Dependency> {
     let mut needed: HashMap<_, Vec<&Dependency>> = HashMap::new();
@@ -59,7 +63,21 @@ pub(super) async fn still_needed(
     // A list may lack a Work that is there.
     let is_needed = works.iter().any(|it| is_behind(it, spec, generation))
         || !fleet.unseen_works.read(fleet, key).await?.is_empty();
-    Ok(if is_needed { former } else { Vec::new() })
+    Ok(if is_needed {
+        first_and_last(former)
+    } else {
+        Vec::new()
+    })
+}
+
+/// Leaves out the middle ones of very many former dependencies, which come in order, the last ones
+/// first. A copy that is being updated needs what was needed last, and one that is not updated for
+/// long what was needed when it was.
+fn first_and_last(mut former: Vec<Dependency>) -> Vec<Dependency> {
+    if former.len() > MOST {
+        former.drain(MOST / 2..former.len() - MOST / 2);
+    }
+    former
 }
 
 /// Returns whether the copy of a Work may have pods that were made before its template had this
@@ -146,6 +164,21 @@ mod tests {
         let needs = [map("c"), map("a"), chosen("db")];
         let expected = [map("b"), chosen("web"), secret];
         assert_eq!(without(former, &needs), expected);
+    }
+
+    #[test]
+    fn of_very_many_former_dependencies_the_first_and_the_last_ones_are_kept() {
+        let named = |at: usize| Dependency {
+            name: Some(at.to_string()),
+            ..Dependency::default()
+        };
+        for count in [0, 1, MOST, MOST + 1, MOST * 5] {
+            let kept = first_and_last((0..count).map(named).collect());
+            assert_eq!(kept.len(), count.min(MOST));
+            assert_eq!(kept.first(), (count > 0).then(|| named(0)).as_ref());
+            let last = count.checked_sub(1).map(named);
+            assert_eq!(kept.last(), last.as_ref());
+        }
     }
 
     #[test]
