@@ -10,6 +10,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use muster_agent::settings::Settings;
 use muster_e2e::harness::objects::{create, delete, event, list};
 use muster_e2e::harness::test_bed::{PATIENCE, Task, until};
+use muster_shared::certificate::hash::Hash;
 use muster_shared::k8s::{Api, Event, ResourceExt, Secret};
 use muster_shared::tls;
 use serde_json::{Value, json};
@@ -238,12 +239,7 @@ async fn an_agent_needs_no_token_for_another_address_of_its_fleet() {
     let before = bench.is_stored().await;
     agent.stop().await.unwrap();
 
-    let mut changed: Value = serde_saphyr::from_str(&kubeconfig).unwrap();
-    let server = &mut changed["clusters"][0]["cluster"]["server"];
-    let address = server.as_str().unwrap().replace("127.0.0.1", "localhost");
-    *server = address.clone().into();
-    changed["users"][0]["user"] = serde_json::json!({});
-    let changed = serde_saphyr::to_string(&changed).unwrap();
+    let (changed, address) = at_another_address(&kubeconfig);
     let again = Timestamp::now();
     let _agent = bench.by_bootstrap(&changed, |_| {}).await;
     bench.is_beating_after(again).await;
@@ -252,6 +248,41 @@ async fn an_agent_needs_no_token_for_another_address_of_its_fleet() {
     let after = until(&bench.secrets(), SECRET, "the address is stored", is_moved).await;
     assert_eq!(end(&before), end(&after));
     assert_eq!(bench.number_of_requests().await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_address_is_believed_by_the_certificate_of_a_pinned_authority_alone() {
+    let bench = Bench::start("address-pinned").await;
+    let kubeconfig = bench.bootstrap().await;
+    let agent = bench.by_bootstrap(&kubeconfig, |_| {}).await;
+    bench.is_ready().await;
+    let before = bench.is_stored().await;
+    agent.stop().await.unwrap();
+
+    // The other address shows a certificate of the first authority, and the second is pinned.
+    let (changed, _) = at_another_address(&with_another_authority(&kubeconfig));
+    let list: Value = serde_saphyr::from_str(&changed).unwrap();
+    let list = &list["clusters"][0]["cluster"]["certificate-authority-data"];
+    let list = STANDARD.decode(list.as_str().unwrap()).unwrap();
+    let pin = Hash::of_authority(&list).unwrap().pop().unwrap();
+    let _agent = bench
+        .by_bootstrap(&changed, |settings| {
+            settings.discovery_token_ca_cert_hash = pin.to_string().parse().unwrap();
+        })
+        .await;
+    bench.is_reported("NoFleetCredentials").await;
+    let after = bench.secrets().get(SECRET).await.unwrap();
+    assert_eq!(text(&before), text(&after));
+}
+
+/// Returns a kubeconfig with another name of its server and no credentials, and that address.
+fn at_another_address(kubeconfig: &str) -> (String, String) {
+    let mut changed: Value = serde_saphyr::from_str(kubeconfig).unwrap();
+    let server = &mut changed["clusters"][0]["cluster"]["server"];
+    let address = server.as_str().unwrap().replace("127.0.0.1", "localhost");
+    *server = address.clone().into();
+    changed["users"][0]["user"] = json!({});
+    (serde_saphyr::to_string(&changed).unwrap(), address)
 }
 
 /// Returns the kubeconfig of a bench whose fleet is about to have another authority: it trusts
