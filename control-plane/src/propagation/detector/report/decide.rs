@@ -233,7 +233,6 @@ pub fn suspended(
     spec: &PropagationSpec,
     now: Timestamp,
 ) -> Option<Condition> {
-    let path = ["spec", "suspension"];
     let place = spec.suspension.as_ref().and_then(|it| {
         let clusters = it.dispatching_on_clusters.as_ref();
         suspended_in(it.dispatching, clusters)
@@ -250,13 +249,10 @@ pub fn suspended(
         let (status, reason) = (conditions::FALSE, "NotSuspended");
         return Some(conditions::new(SUSPENDED, status, reason, &message, now));
     };
-    let by_program = || {
-        let by = Attribution::by_program(metadata, order::SUSPEND, &path)?;
-        // The time of its last write is not that of the order.
-        Some(Attribution { at: None, ..by })
-    };
+    // The program that wrote an order which nobody recorded is named by `kubectl muster` alone:
+    // caches keep no `managedFields`.
     let by = Attribution::in_force(metadata, order::SUSPEND, order::UNSUSPEND, None);
-    let by = by.or_else(by_program).unwrap_or_default();
+    let by = by.unwrap_or_default();
     let message = format!("{place}: suspended {by}");
     let (status, reason) = (conditions::TRUE, "Ordered");
     Some(conditions::new(SUSPENDED, status, reason, &message, now))
