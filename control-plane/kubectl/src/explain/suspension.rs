@@ -37,19 +37,23 @@ pub(crate) fn policies_of<'a>(
 /// Returns policies that suspend copies, each with who ordered that and why, as far as the first
 /// few can be read.
 pub(crate) async fn authors(client: &Client, policies: BTreeSet<PolicyKey>) -> Vec<String> {
-    let others = policies.len().saturating_sub(MOST_READ);
+    let all = policies.len();
     let few = policies.into_iter().take(MOST_READ);
     let reported = few.map(|key| async move {
         let policy = read(client, &key).await?;
         Some(format!("{key}{}", author(&policy)))
     });
     let reported = join_all(reported).await.into_iter().flatten();
-    let more = match others {
+    let mut reported: Vec<String> = reported.collect();
+    let more = match all - reported.len() {
         0 => None,
         1 => Some("and 1 more policy".to_owned()),
         more => Some(format!("and {more} more policies")),
     };
-    reported.chain(more).collect()
+    // A number alone says nothing.
+    let more = more.filter(|_| !reported.is_empty());
+    reported.extend(more);
+    reported
 }
 
 fn place(suspension: &Suspension) -> Option<String> {
@@ -90,7 +94,13 @@ mod tests {
     async fn the_orders_of_the_first_few_policies_are_reported() {
         let orders = json!([{"order": "suspend", "by": "alice"}]).to_string();
         let client = fixtures::api(move |request| {
-            let name = request.uri().path().rsplit('/').next();
+            let name = request.uri().path().rsplit('/').next().unwrap_or_default();
+            if name.starts_with("secret") {
+                return (
+                    403,
+                    json!({"kind": "Status", "reason": "Forbidden", "code": 403}),
+                );
+            }
             (
                 200,
                 json!({"metadata": {"name": name, "annotations": {ORDERED_BY: orders}}}),
@@ -111,6 +121,11 @@ mod tests {
         assert_eq!(reported(&["b", "a", "b"]).await, ["a", "b"].map(by_alice));
         let many = reported(&["a", "b", "c", "d", "e"]).await;
         assert_eq!(many[2..], [by_alice("c"), "and 2 more policies".to_owned()]);
+        // What may not be read is counted, and alone says nothing.
+        let some = reported(&["a", "secret"]).await;
+        assert_eq!(some, [by_alice("a"), "and 1 more policy".to_owned()]);
+        let none = reported(&["secret1", "secret2", "secret3", "secret4"]).await;
+        assert!(none.is_empty(), "{none:?}");
     }
 
     #[test]
