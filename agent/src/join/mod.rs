@@ -79,10 +79,18 @@ pub async fn run(
         let changed = Arc::new(Notify::new());
         let wake = Arc::clone(&changed);
         clusters.on_change(move |_| wake.notify_one());
+        let mut was_member = false;
         loop {
             let known = clusters.get(None, name);
             let known = known.and_then(|cluster| cluster.metadata.uid.clone());
-            keep_trying(&registration, &clusters, &receivers, &changed).await?;
+            keep_trying(
+                &registration,
+                &clusters,
+                &receivers,
+                &changed,
+                &mut was_member,
+            )
+            .await?;
             match await_reason(&clusters, name, known.as_deref(), &changed).await {
                 Again::Unclaimed => continue,
                 // The cache may be late: the registration reads the Cluster itself.
@@ -151,11 +159,14 @@ async fn refusal(registration: &Registration) -> Error {
     }
 }
 
+/// Registers the member, with pauses between attempts. `was_member` is whether the tasks of a member
+/// have begun, also before the agent stepped back: they do not end before the agent does.
 async fn keep_trying(
     registration: &Registration,
     clusters: &Informer<Cluster>,
     receivers: &Receivers,
     changed: &Notify,
+    was_member: &mut bool,
 ) -> Result<(), Error> {
     let Receivers {
         join_state,
@@ -166,12 +177,12 @@ async fn keep_trying(
     let mut reported = String::new();
     loop {
         let recognised = || advance(join_state, JoinState::Member);
-        let error = match registration.register(recognised).await {
+        let outcome = registration.register(recognised).await;
+        *was_member |= outcome.is_ok() || *join_state.borrow() == JoinState::Member;
+        let error = match outcome {
             Ok(()) => break,
             Err(error) if error.is_final() => return Err(error),
-            Err(error) if error.is_push() && *join_state.borrow() == JoinState::Member => {
-                return Err(error);
-            }
+            Err(error) if error.is_push() && *was_member => return Err(error),
             Err(error) => error,
         };
         let words = error.to_string();

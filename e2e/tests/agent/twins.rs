@@ -2,7 +2,7 @@
 //! its own; one whose Cluster is made anew; and one that the control plane manages itself.
 
 use muster_control_plane::settings::Settings;
-use muster_e2e::harness::objects::{create, delete, event, merge};
+use muster_e2e::harness::objects::{create, delete, event, merge, merge_status};
 use muster_e2e::harness::test_bed::Task;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::k8s::{Api, Event, Namespace, ResourceExt};
@@ -141,6 +141,29 @@ async fn an_agent_leaves_a_member_to_the_control_plane_until_its_cluster_says_pu
     bench.applied("a", "True").await;
 
     merge(&bench.clusters(), MEMBER, &mode("Push")).await;
+    let ended = agent.ended().await.unwrap_err();
+    assert!(ended.to_string().contains("syncMode Push"), "{ended}");
+}
+
+#[tokio::test]
+async fn an_agent_that_stepped_back_ends_when_the_control_plane_takes_its_member_over() {
+    let (bench, agent) = Bench::with_agent().await;
+    bench.create_work("a", |_| {}).await;
+    bench.applied("a", "True").await;
+    let doubt = json!({
+        "type": REFUSED.0, "status": REFUSED.1, "reason": REFUSED.2, "message": "registered as m0",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    });
+    let doubted = json!({"status": {"conditions": [doubt]}});
+    merge_status(&bench.clusters(), MEMBER, doubted).await;
+    let events: Api<Event> = Api::namespaced(bench.fleet_client.clone(), "default");
+    event(&events, "reason=RegistrationRefused", "registered as m0").await;
+
+    // The tasks that report its Works are still there.
+    let pushed = json!({"spec": {"syncMode": "Push"}});
+    merge(&bench.clusters(), MEMBER, pushed).await;
+    let clear = json!({"status": {"conditions": []}});
+    merge_status(&bench.clusters(), MEMBER, clear).await;
     let ended = agent.ended().await.unwrap_err();
     assert!(ended.to_string().contains("syncMode Push"), "{ended}");
 }
