@@ -119,7 +119,8 @@ impl Registration {
     }
 
     /// Returns whether the fleet has a Cluster of this name at this address. Without an answer of
-    /// the member nothing more is known of its identity.
+    /// the member nothing more is known of its identity. The sync mode does not matter: the agent
+    /// of a member that the control plane manages renews the lease, too.
     pub async fn is_known(&self) -> bool {
         let api: Api<Cluster> = Api::all(self.fleet.clone());
         let wanted = wanted(&self.settings, "", &self.endpoint, self.insecure);
@@ -129,10 +130,7 @@ impl Registration {
         )
         .await
         {
-            Ok(Some(found)) => {
-                found.spec.sync_mode == wanted.sync_mode
-                    && found.spec.api_endpoint == wanted.api_endpoint
-            }
+            Ok(Some(found)) => found.spec.api_endpoint == wanted.api_endpoint,
             Ok(None) | Err(_) => false,
         }
     }
@@ -193,11 +191,14 @@ mod tests {
         })
     }
 
-    /// Returns the writes of a member of this id that joins a fleet with this Cluster of its name.
-    async fn writes(id: &str, cluster: Option<Value>) -> Vec<(String, Value)> {
-        let writes = Arc::default();
-        let registration = Registration {
-            fleet: api("the-fleet", cluster.as_ref(), &writes),
+    /// Returns the registration of a member of this id in a fleet with this Cluster of its name.
+    fn registration(
+        id: &str,
+        cluster: Option<&Value>,
+        writes: &Arc<Mutex<Vec<(String, Value)>>>,
+    ) -> Registration {
+        Registration {
+            fleet: api("the-fleet", cluster, writes),
             member: api(id, None, &Arc::default()),
             settings: Settings {
                 cluster_name: "m1".into(),
@@ -208,10 +209,32 @@ mod tests {
             insecure: false,
             reports: Vec::new(),
             models: Vec::new(),
-        };
+        }
+    }
+
+    /// Returns the writes of a member of this id that joins a fleet with this Cluster of its name.
+    async fn writes(id: &str, cluster: Option<Value>) -> Vec<(String, Value)> {
+        let writes = Arc::default();
+        let registration = registration(id, cluster.as_ref(), &writes);
         registration.register(|| {}).await.unwrap();
         let writes = writes.lock();
         writes.clone()
+    }
+
+    #[tokio::test]
+    async fn a_member_that_does_not_answer_is_known_by_the_address_of_its_cluster() {
+        for (mode, address, expected) in [
+            ("Pull", "https://m1", true),
+            ("Push", "https://m1", true),
+            ("Pull", "https://other", false),
+        ] {
+            let spec = json!({"syncMode": mode, "apiEndpoint": address});
+            let cluster = json!({"metadata": {"name": "m1"}, "spec": spec});
+            let registration = registration("1", Some(&cluster), &Arc::default());
+            assert_eq!(registration.is_known().await, expected, "{mode} {address}");
+        }
+        let nobody = registration("1", None, &Arc::default());
+        assert!(!nobody.is_known().await, "there is no Cluster");
     }
 
     #[tokio::test]
