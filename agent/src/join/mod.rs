@@ -159,8 +159,8 @@ async fn refusal(registration: &Registration) -> Error {
     }
 }
 
-/// Registers the member, with pauses between attempts. `was_member` is whether the tasks of a member
-/// have begun, also before the agent stepped back: they do not end before the agent does.
+/// Registers the member, with pauses between attempts. `was_member` is whether the tasks of a
+/// member have begun, also before the agent stepped back: they do not end before the agent does.
 async fn keep_trying(
     registration: &Registration,
     clusters: &Informer<Cluster>,
