@@ -35,7 +35,8 @@ const LEAST: &str = "kueue.x-k8s.io/job-min-parallelism";
 const TOGETHER: &str = "kueue.x-k8s.io/job-completions-equal-parallelism";
 
 /// Returns the desired state with what Kueue has decided on, if the object is in one of its queues:
-/// the suspension, and what it has set for a workload that it has started.
+/// the suspension, and what it has set for a workload that it has started. What nobody but the
+/// agent has set follows the template, which may want fewer nodes or more pods than before.
 pub fn with_queued<'a>(desired: Cow<'a, Value>, observed: &Value) -> Cow<'a, Value> {
     // Kueue has the Jobs of a CronJob in its queues, and no CronJob.
     if !is_queued(observed) || desired["kind"] == "CronJob" {
@@ -51,20 +52,26 @@ pub fn with_queued<'a>(desired: Cow<'a, Value>, observed: &Value) -> Cow<'a, Val
     if has_queued_pods || PLACES.into_iter().any(is_suspended) {
         return desired;
     }
+    // What the agent alone has set is of an older template.
+    let is_set = |name: &&'static str| is_others(observed, name);
+    let nodes: Vec<&str> = NODES.into_iter().filter(is_set).collect();
+    let is_job = desired["apiVersion"] == "batch/v1" && desired["kind"] == "Job";
+    let numbers = NUMBERS.into_iter().filter(is_set);
+    let numbers: Vec<&str> = numbers.filter(|_| is_job).collect();
+    if nodes.is_empty() && numbers.is_empty() {
+        return desired;
+    }
     let mut started = desired.into_owned();
-    let is_job = started["apiVersion"] == "batch/v1" && started["kind"] == "Job";
     if let Some(spec) = started.get_mut("spec") {
-        keep_nodes(spec, &observed["spec"]);
-        if is_job {
-            keep_numbers(spec, observed);
-        }
+        keep_nodes(spec, &observed["spec"], &nodes);
+        keep_numbers(spec, observed, &numbers);
     }
     Cow::Owned(started)
 }
 
-/// Puts the nodes and tolerations of the pods of an object, at any depth, in the place of those
-/// that are wanted, where they only have more.
-fn keep_nodes(desired: &mut Value, observed: &Value) {
+/// Puts some of the fields about the nodes of the pods of an object, at any depth, in the place of
+/// those that are wanted, where they only have more.
+fn keep_nodes(desired: &mut Value, observed: &Value, nodes: &[&str]) {
     match (desired, observed) {
         (Value::Object(desired), Value::Object(observed)) => {
             let has_pods = desired.contains_key("containers");
@@ -73,8 +80,8 @@ fn keep_nodes(desired: &mut Value, observed: &Value) {
                     continue;
                 };
                 if !has_pods || !NODES.contains(&name.as_str()) {
-                    keep_nodes(wanted, found);
-                } else if has_more(found, wanted) {
+                    keep_nodes(wanted, found, nodes);
+                } else if nodes.contains(&name.as_str()) && has_more(found, wanted) {
                     wanted.clone_from(found);
                 }
             }
@@ -85,7 +92,7 @@ fn keep_nodes(desired: &mut Value, observed: &Value) {
                     .iter()
                     .all(|it| wanted[*it] == found[*it])
                 {
-                    keep_nodes(wanted, found);
+                    keep_nodes(wanted, found, nodes);
                 }
             }
         }
@@ -105,14 +112,14 @@ fn has_more(found: &Value, wanted: &Value) -> bool {
     }
 }
 
-/// Puts the numbers with which a Job was started in the place of those that are wanted in its spec,
-/// where the Job permits that.
-fn keep_numbers(desired: &mut Value, job: &Value) {
+/// Puts some of the numbers with which a Job was started in the place of those that are wanted in
+/// its spec, where the Job permits that.
+fn keep_numbers(desired: &mut Value, job: &Value, numbers: &[&str]) {
     let least = annotation(job, LEAST).and_then(|text| text.parse::<u64>().ok());
     let Some(least) = least else {
         return;
     };
-    for name in NUMBERS {
+    for name in numbers.iter().copied() {
         let is_permitted = name == "parallelism" || annotation(job, TOGETHER) == Some("true");
         let (wanted, found) = (desired[name].as_u64(), job["spec"][name].as_u64());
         if let Some((wanted, found)) = wanted.zip(found)
@@ -122,6 +129,21 @@ fn keep_numbers(desired: &mut Value, job: &Value) {
             desired[name] = found.into();
         }
     }
+}
+
+/// Returns whether somebody else than the agent has set a field of this name in an object.
+fn is_others(observed: &Value, name: &str) -> bool {
+    let field = format!("f:{name}");
+    let mut entries = entries(observed).iter();
+    entries.any(|entry| entry["manager"] != FIELD_MANAGER && has_field(&entry["fieldsV1"], &field))
+}
+
+/// Returns whether the fields of a manager have one of this name, at any depth.
+fn has_field(fields: &Value, field: &str) -> bool {
+    let fields = fields.as_object();
+    fields.is_some_and(|fields| {
+        fields.contains_key(field) || fields.values().any(|it| has_field(it, field))
+    })
 }
 
 /// Returns the desired state with the suspension of a queued object as Kueue has decided on it. A
@@ -270,9 +292,18 @@ mod tests {
             let object =
                 |fields: &Value| json!({"apiVersion": version, "kind": "X", "spec": spec(fields)});
             let (desired, mut observed) = (object(wanted), object(there));
-            observed["metadata"] = json!({"labels": {KUEUE_QUEUE: "team"}});
+            let by = |manager: &str| {
+                let pods = json!({"f:nodeSelector": {}, "f:tolerations": {}});
+                let fields = json!({"f:spec": {"f:template": {"f:spec": pods}}});
+                let entry = json!({"manager": manager, "operation": "Update", "fieldsV1": fields});
+                json!({"labels": {KUEUE_QUEUE: "team"}, "managedFields": [entry]})
+            };
             let after =
                 |observed: &Value| with_queued(Cow::Borrowed(&desired), observed)["spec"].clone();
+            // The template had more before.
+            observed["metadata"] = by(FIELD_MANAGER);
+            assert_eq!(after(&observed), spec(wanted), "{what}, of the agent");
+            observed["metadata"] = by("kueue");
             assert_eq!(after(&observed), spec(expected), "{what}");
             observed["spec"]["suspend"] = json!(true);
             assert_eq!(after(&observed), spec(wanted), "{what}, suspended");
@@ -294,10 +325,18 @@ mod tests {
         ] {
             let job = |spec: &Value| json!({"apiVersion": "batch/v1", "kind": "Job", "spec": spec});
             let (desired, mut observed) = (job(&wanted), job(&there));
-            let labels = json!({KUEUE_QUEUE: "team"});
-            observed["metadata"] = json!({"labels": labels, "annotations": annotations});
-            let after = with_queued(Cow::Borrowed(&desired), &observed);
-            assert_eq!(after["spec"], expected, "{annotations} {wanted} {there}");
+            let mut spec_by = |manager: &str| {
+                let fields = json!({"f:spec": {"f:parallelism": {}, "f:completions": {}}});
+                observed["metadata"] = json!({
+                    "labels": {KUEUE_QUEUE: "team"}, "annotations": annotations,
+                    "managedFields": [{"manager": manager, "fieldsV1": fields}],
+                });
+                with_queued(Cow::Borrowed(&desired), &observed)["spec"].clone()
+            };
+            // The template had fewer before.
+            assert_eq!(spec_by(FIELD_MANAGER), wanted, "{annotations} {there}");
+            let after = spec_by("kueue");
+            assert_eq!(after, expected, "{annotations} {wanted} {there}");
         }
     }
 
