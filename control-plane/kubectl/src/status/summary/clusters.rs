@@ -278,6 +278,10 @@ pub(in super::super) fn verbs(reason: &str) -> (String, String) {
         "NowhereToGo" => ("has nowhere to go".into(), "have nowhere to go".into()),
         "NotFenced" => cannot("nothing stops the old copy"),
         "StateNotPreserved" => cannot("the state cannot be preserved"),
+        "EvictWorkloadFromClusterFailed" => cannot("the last attempt failed"),
+        "MovedLately" => wait("until another move is allowed"),
+        "GracefulEvictionDisabled" => cannot("the feature gate GracefulEviction is off"),
+        "UpdateNotApplied" => cannot("the last update was not applied there"),
         other => cannot(other),
     }
 }

@@ -408,6 +408,18 @@ fn the_state_of_the_fleet_is_reported_in_one_sentence() {
             "ATTENTION: 1 failing application has nowhere to go",
         ),
         (
+            with(
+                &[],
+                vec![
+                    failing_for("a", "EvictWorkloadFromClusterFailed"),
+                    failing_for("b", "GracefulEvictionDisabled"),
+                    failing_for("c", "MovedLately"),
+                    failing_for("d", "UpdateNotApplied"),
+                ],
+            ),
+            "ATTENTION: 1 failing application cannot leave, because the last attempt failed, 1 cannot leave, because the feature gate GracefulEviction is off, 1 waits until another move is allowed, 1 cannot leave, because the last update was not applied there",
+        ),
+        (
             with(&[], vec![failing_for("a", "WaitingForToleration")]),
             "WELL: 5 of 5 clusters ready, 1 workload placed",
         ),
