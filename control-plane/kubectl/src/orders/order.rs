@@ -16,7 +16,7 @@ use muster_shared::taints::{NO_SCHEDULE, put_on, take_off};
 use muster_shared::write::patch_params;
 use serde_json::{Value, json};
 
-use super::server_time::ServerTime;
+use super::server_time;
 use crate::author::Author;
 use crate::request::{FIELD_MANAGER, find_cluster};
 
@@ -163,7 +163,7 @@ pub(super) async fn give(
         find_cluster(client, name).await?;
     }
     // One time for all, so that no order is older than what it brings, and its steps are one.
-    let now = ServerTime::ask(client).await.now();
+    let now = server_time::now(client).await;
     let (held, given) = (held(names, now), author.order(order.name, now));
     if names.len() > 1 {
         // A short pause is nobody's order.

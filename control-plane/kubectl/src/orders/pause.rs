@@ -17,7 +17,7 @@ use muster_shared::write::patch_params;
 use serde_json::json;
 
 use super::order::{change, half};
-use super::server_time::ServerTime;
+use super::server_time;
 use crate::author::Why;
 use crate::chosen::Clusters;
 use crate::request::{FIELD_MANAGER, call, delete, find_cluster};
@@ -71,7 +71,7 @@ pub(crate) struct Resuming {
 
 pub(super) async fn carry_out(client: &Client, options: &Options) -> anyhow::Result<String> {
     let chosen = options.members.chosen().ordered(client).await?;
-    let now = ServerTime::ask(client).await.now();
+    let now = server_time::now(client).await;
     let author = options.why.author(client).await;
     let order = author.order(order::PAUSE, now);
     let pause = Pause {
@@ -149,7 +149,7 @@ async fn write(client: &Client, record: &ConfigMap) -> anyhow::Result<()> {
 
 pub(super) async fn resume(client: &Client, options: &Resuming) -> anyhow::Result<String> {
     let chosen = options.members.chosen().ordered(client).await?;
-    let now = ServerTime::ask(client).await.now();
+    let now = server_time::now(client).await;
     let order = options.why.author(client).await.order(order::RESUME, now);
     let Some(names) = chosen else {
         let api: Api<ConfigMap> = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);

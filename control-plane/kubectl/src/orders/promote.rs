@@ -20,7 +20,7 @@ use muster_shared::write::patch_params;
 use serde_json::json;
 
 use super::pause::record;
-use super::server_time::ServerTime;
+use super::server_time;
 use crate::author::Why;
 use crate::output::warn;
 use crate::request::{FIELD_MANAGER, call};
@@ -102,7 +102,7 @@ pub(super) async fn carry_out(
             options.grace
         ));
     }
-    let now = ServerTime::ask(client).await.now();
+    let now = server_time::now(client).await;
     let author = options.why.author(client).await;
     let grace = options.grace.0;
     let mut reported = String::new();

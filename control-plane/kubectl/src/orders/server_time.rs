@@ -12,37 +12,23 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// Smallest difference of the clocks that is reported.
 const WORTH_REPORTING: SignedDuration = SignedDuration::from_secs(30);
 
-/// The server's time.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct ServerTime {
-    /// Difference by which the clock of the server is ahead of that of this machine.
-    ahead: SignedDuration,
-}
-
-impl ServerTime {
-    /// Asks the server. Where it does not say its time, the clock of this machine counts.
-    pub(super) async fn ask(client: &Client) -> Self {
-        let clocks = Asker::new(client.clone(), PATIENCE).clocks().await;
-        let ahead = SignedDuration::from_secs(clocks.map_or(0, |it| it.ahead()));
-        if ahead.abs() > WORTH_REPORTING {
-            let relation = if ahead.is_positive() {
-                "behind"
-            } else {
-                "ahead of"
-            };
-            eprintln!(
-                "Warning: the clock of this machine is {} s {relation} that of the fleet API, which counts",
-                ahead.abs().as_secs()
-            );
-        }
-        Self { ahead }
+/// Asks the server for its time. Where it does not say it, the clock of this machine counts.
+pub(super) async fn now(client: &Client) -> Timestamp {
+    let clocks = Asker::new(client.clone(), PATIENCE).clocks().await;
+    let ahead = SignedDuration::from_secs(clocks.map_or(0, |it| it.ahead()));
+    if ahead.abs() > WORTH_REPORTING {
+        let relation = if ahead.is_positive() {
+            "behind"
+        } else {
+            "ahead of"
+        };
+        eprintln!(
+            "Warning: the clock of this machine is {} s {relation} that of the fleet API, which counts",
+            ahead.abs().as_secs()
+        );
     }
-
-    /// Returns the present time of the server.
-    pub(super) fn now(self) -> Timestamp {
-        let now = calendar();
-        now.saturating_add(self.ahead).unwrap_or(now)
-    }
+    let now = calendar();
+    now.saturating_add(ahead).unwrap_or(now)
 }
 
 #[cfg(test)]
@@ -62,8 +48,8 @@ mod tests {
                 let response = Response::builder().header("date", date.clone());
                 async move { Ok::<_, std::io::Error>(response.body(Body::empty()).unwrap()) }
             });
-            let time = ServerTime::ask(&Client::new(service, "default")).await;
-            let found = time.now().duration_since(calendar());
+            let time = now(&Client::new(service, "default")).await;
+            let found = time.duration_since(calendar());
             let expected = SignedDuration::from_secs(ahead);
             assert!(
                 (found - expected).abs() < SignedDuration::from_secs(5),

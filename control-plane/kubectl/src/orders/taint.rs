@@ -18,7 +18,7 @@ use muster_shared::taints::{
 use serde_json::json;
 
 use super::order::{change, half, held, hold, let_go};
-use super::server_time::ServerTime;
+use super::server_time;
 use crate::author::Why;
 use crate::chosen::{Clusters, selector, word};
 use crate::request::find_cluster;
@@ -281,18 +281,19 @@ pub(super) async fn carry_out(client: &Client, options: &Options) -> anyhow::Res
             .with_context(|| format!("Cluster {name}"))?;
         changes.push(found.join(", "));
     }
-    let time = ServerTime::ask(client).await;
+    // One time for all: a taint that is written again after a conflict has the time of the order.
+    let now = server_time::now(client).await;
     let author = options.why.author(client).await;
-    let order = author.order(attribution::order::TAINT, time.now());
+    let order = author.order(attribution::order::TAINT, now);
     // Nothing leaves one of several clusters before all are written: it could go to one whose taint
     // comes next, or leave the last because the first counts as failed no more. The pause ends by
     // itself if the command ends in between.
-    let held = held(&names, time.now());
+    let held = held(&names, now);
     let is_held = names.len() > 1 && !options.dry_run && edits.iter().any(Edit::moves);
     if is_held {
         for name in &names {
             change(client, name, None, |cluster| {
-                let (now, present) = (time.now(), &cluster.spec.taints);
+                let present = &cluster.spec.taints;
                 let (taints, _) = apply(present, &edits, options.overwrite, now)
                     .with_context(|| format!("Cluster {name}"))?;
                 let is_changed = taints != *present;
@@ -311,7 +312,7 @@ pub(super) async fn carry_out(client: &Client, options: &Options) -> anyhow::Res
         let lines = std::cell::RefCell::new(Vec::new());
         change(client, name, Some(&order), |cluster| {
             let present = &cluster.spec.taints;
-            let (taints, reported) = apply(present, &edits, options.overwrite, time.now())
+            let (taints, reported) = apply(present, &edits, options.overwrite, now)
                 .with_context(|| format!("Cluster {name}"))?;
             *lines.borrow_mut() = reported;
             let is_changed = taints != *present && !options.dry_run;
