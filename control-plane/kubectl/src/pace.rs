@@ -1,18 +1,29 @@
 //! How fast workloads may move, by the state of the fleet.
 
 use muster_control_plane::fleet::budget::rate::{Band, FleetHealth, Rates};
-use muster_control_plane::movement::eviction::fleet_view::{has_failed, is_counted};
+use muster_control_plane::movement::eviction::fleet_view::{evicts, has_failed, is_counted};
 use muster_shared::api::cluster::Cluster;
+use muster_shared::conditions;
+use muster_shared::names::condition::READY;
+use muster_shared::taints::is_drain;
+use serde::Serialize;
 
-/// Pace of evictions.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+/// Rate at which workloads may move, and the reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct Pace {
-    /// Clusters that count, and those of them that count as failed.
-    pub health: FleetHealth,
-    /// The band.
-    pub band: Band,
-    /// Evictions a second.
     pub per_second: f64,
+    /// Clusters that count as failed, drained ones included.
+    pub failed: usize,
+    /// Those of them that have not failed, but are drained.
+    pub drained: usize,
+    pub counted: usize,
+    pub band: Band,
+    /// Fraction of the counted clusters beyond which too many have failed
+    /// (`--unhealthy-cluster-threshold`).
+    pub threshold: f64,
+    /// Clusters that may have failed while something moves; with one more, nothing does.
+    pub may_fail: usize,
 }
 
 impl Pace {
@@ -20,15 +31,20 @@ impl Pace {
     pub fn of<'a>(clusters: impl IntoIterator<Item = &'a Cluster>, rates: &Rates) -> Self {
         let counted = clusters.into_iter().filter(|it| is_counted(it));
         let counted: Vec<&Cluster> = counted.collect();
+        let failed = || counted.iter().filter(|it| has_failed(it));
         let health = FleetHealth {
             total: counted.len(),
-            failed: counted.iter().filter(|it| has_failed(it)).count(),
+            failed: failed().count(),
         };
         let band = rates.band(health);
         Self {
-            health,
-            band,
             per_second: rates.per_second(band),
+            failed: health.failed,
+            drained: failed().filter(|it| is_by_order(it)).count(),
+            counted: health.total,
+            band,
+            threshold: rates.unhealthy_threshold,
+            may_fail: most_failed(rates, health),
         }
     }
 
@@ -57,11 +73,31 @@ impl Pace {
     }
 
     fn sentence(&self, count: &str, what: &str) -> String {
-        let FleetHealth { total, failed } = self.health;
+        let Self {
+            failed, counted, ..
+        } = self;
         format!(
-            "{failed} of {total} clusters {count} as failed, drained ones included: {what} (--unhealthy-cluster-threshold)"
+            "{failed} of {counted} clusters {count} as failed, drained ones included: {what} (--unhealthy-cluster-threshold)"
         )
     }
+}
+
+/// Returns whether a cluster that counts as failed is only drained: one that has failed as well
+/// counts as failed alone.
+fn is_by_order(cluster: &Cluster) -> bool {
+    let ready = cluster.condition(READY);
+    let is_ready = ready.is_none_or(|it| it.status == conditions::TRUE);
+    let mut evicting = cluster.spec.taints.iter().filter(|it| evicts(it));
+    is_ready && evicting.all(is_drain)
+}
+
+/// Returns the highest number of failed clusters at which workloads still move.
+fn most_failed(rates: &Rates, health: FleetHealth) -> usize {
+    let moves = |failed: &usize| {
+        let failed = *failed;
+        rates.band(FleetHealth { failed, ..health }) != Band::Stopped
+    };
+    (0..=health.total).rev().find(moves).unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -59,8 +59,8 @@ impl Report<'_> {
                 (cluster.clone(), coming.collect())
             }).collect::<serde_json::Map<String, Value>>(),
             "pace": {
-                "clusters": pace.health.total,
-                "failed": pace.health.failed,
+                "clusters": pace.counted,
+                "failed": pace.failed,
                 "evictionsPerSecond": pace.per_second,
             },
             "moves": moves,
@@ -143,7 +143,7 @@ impl Report<'_> {
 
     fn pace(&self) -> String {
         let pace = self.forecast.pace;
-        let (failed, total) = (pace.health.failed, pace.health.total);
+        let (failed, total) = (pace.failed, pace.counted);
         let moves = &self.forecast.moves;
         let last = match moves.iter().map(|it| it.after).max() {
             Some(last) => {

@@ -27,11 +27,11 @@ use muster_shared::names::{condition, is_cluster_name};
 use serde::Serialize;
 
 use self::counts::{Flow, flows};
-use self::estimate::{estimate, pace};
+use self::estimate::estimate;
 use self::expires::expires;
 use muster_control_plane::clusters::registration::token::Entry;
 use muster_control_plane::fleet::binding::BindingKey;
-use muster_control_plane::fleet::budget::rate::{Band, Rates};
+use muster_control_plane::fleet::budget::rate::Rates;
 use muster_control_plane::fleet::pause::Pause;
 use muster_control_plane::movement::application_failover::explain::CONDITION as APPLICATION;
 use muster_control_plane::movement::eviction::explain;
@@ -58,6 +58,7 @@ use crate::evicting::evicting;
 use crate::held_back::{FOR_ROLE, held_back};
 use crate::leader::{Leader, SILENT};
 use crate::old_copies::{self, InCluster, OldCopies, old_copies};
+use crate::pace::Pace;
 use crate::running::Source;
 use crate::table::Workload;
 
@@ -203,24 +204,6 @@ pub(super) struct Report {
     pub may_be_paused: bool,
 }
 
-/// Rate at which workloads may move, and the reason.
-#[derive(Debug, Default, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Pace {
-    pub per_second: f64,
-    /// Clusters that count as failed, drained ones included.
-    pub failed: usize,
-    /// Those of them that have not failed, but are drained.
-    pub drained: usize,
-    pub counted: usize,
-    pub band: Band,
-    /// Fraction of the counted clusters beyond which too many have failed
-    /// (`--unhealthy-cluster-threshold`).
-    pub threshold: f64,
-    /// Clusters that may have failed while something moves; with one more, nothing does.
-    pub may_fail: usize,
-}
-
 /// Returns the report on a snapshot.
 pub(super) fn decide(snapshot: &Snapshot) -> Report {
     let errors = [
@@ -237,7 +220,7 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
     unread.extend(unknown.map(|it| format!("flag {it} of the control plane: use its version")));
     let clusters = snapshot.clusters.as_deref().unwrap_or_default();
     let bindings = snapshot.bindings.as_deref().unwrap_or_default();
-    let pace = pace(clusters, &Rates::of(&snapshot.settings));
+    let pace = Pace::of(clusters, &Rates::of(&snapshot.settings));
     let switches = Switches::of(&snapshot.settings);
     let lease = |name: &str| snapshot.leases.as_ref().ok()?.get(name);
     let leader = Leader::of(&snapshot.leader, snapshot.now);

@@ -3,25 +3,24 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
-use muster_control_plane::fleet::budget::rate::{Band, FleetHealth, Rates};
+use muster_control_plane::fleet::budget::rate::Band;
 use muster_control_plane::fleet::pause::Pause;
 use muster_control_plane::movement::eviction::drain;
-use muster_control_plane::movement::eviction::fleet_view::{evicts, has_failed, is_counted};
+use muster_control_plane::movement::eviction::fleet_view::evicts;
 use muster_control_plane::movement::eviction::judge::Switches;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::taint_policy::ClusterTaintPolicy;
-use muster_shared::conditions::{self, UNKNOWN};
+use muster_shared::conditions::UNKNOWN;
 use muster_shared::k8s::ResourceExt as _;
 use muster_shared::names::condition;
-use muster_shared::taints::{is_drain, is_of_command};
+use muster_shared::taints::is_of_command;
 
 use super::{
-    FOR_FENCE, FOR_RATE, FOR_TOLERATION, PAUSED, Pace, Report, STOPPED, Snapshot, Waiting,
-    cluster_of, seconds_until, verbs,
+    FOR_FENCE, FOR_RATE, FOR_TOLERATION, PAUSED, Report, STOPPED, Snapshot, Waiting, cluster_of,
+    seconds_until, verbs,
 };
 use crate::forecast::disaster::{due, untainted};
 use crate::leader::renewed;
-use crate::pace;
 
 impl Report {
     /// Returns the reason for which nothing leaves a cluster, or any cluster, now; `None` if
@@ -193,37 +192,4 @@ fn seconds(count: usize, per_second: f64) -> Option<u64> {
     )]
     let seconds = (count as f64 / per_second).ceil() as u64;
     (per_second > 0.0).then_some(seconds)
-}
-
-/// Returns the highest number of failed clusters at which workloads still move.
-fn most_failed(rates: &Rates, health: FleetHealth) -> usize {
-    let moves = |failed: &usize| {
-        let failed = *failed;
-        rates.band(FleetHealth { failed, ..health }) != Band::Stopped
-    };
-    (0..=health.total).rev().find(moves).unwrap_or(0)
-}
-
-/// Returns the pace by the state of the fleet.
-pub(super) fn pace(clusters: &[Cluster], rates: &Rates) -> Pace {
-    let pace = pace::Pace::of(clusters, rates);
-    // One that is drained and has failed as well counts as failed alone.
-    let by_order = |it: &&Cluster| {
-        let ready = it.condition(condition::READY);
-        let is_ready = ready.is_none_or(|it| it.status == conditions::TRUE);
-        let mut evicting = it.spec.taints.iter().filter(|it| evicts(it));
-        is_ready && evicting.all(is_drain)
-    };
-    let failed = clusters
-        .iter()
-        .filter(|it| is_counted(it) && has_failed(it));
-    Pace {
-        drained: failed.filter(by_order).count(),
-        threshold: rates.unhealthy_threshold,
-        may_fail: most_failed(rates, pace.health),
-        per_second: pace.per_second,
-        failed: pace.health.failed,
-        counted: pace.health.total,
-        band: pace.band,
-    }
 }
