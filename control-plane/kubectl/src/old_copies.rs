@@ -18,7 +18,7 @@ use muster_shared::k8s::{ObjectMeta, ResourceExt as _};
 use muster_shared::names::{cluster_of_execution_namespace, condition};
 use serde::Serialize;
 
-use super::table::first_titles;
+use super::table::{count, first_titles};
 
 /// State of a cluster that is silent.
 const SILENT: &str = "silent";
@@ -137,10 +137,7 @@ pub(super) fn state_of(cluster: Option<&Cluster>) -> Option<&'static str> {
 /// (silent): ` and the workloads; `none` if there are none.
 pub(super) fn describe(all: &[InCluster]) -> String {
     let each = all.iter().take(CLUSTERS).map(|it| {
-        let copies = match it.copies {
-            1 => "1 old copy".to_owned(),
-            more => format!("{more} old copies"),
-        };
+        let copies = count(it.copies, "old copy");
         let state = it.state.unwrap_or("being removed");
         let names = first_titles(&it.names, it.copies);
         format!(
@@ -154,8 +151,7 @@ pub(super) fn describe(all: &[InCluster]) -> String {
         0 => each,
         more => {
             let rest: usize = all.iter().skip(CLUSTERS).map(|it| it.copies).sum();
-            let clusters = if more == 1 { "cluster" } else { "clusters" };
-            format!("{each}; and {rest} in {more} other {clusters}")
+            format!("{each}; and {rest} in {}", count(more, "other cluster"))
         }
     }
 }

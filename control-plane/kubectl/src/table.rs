@@ -61,11 +61,12 @@ pub(super) fn title(kind: &str, namespace: Option<&str>, name: &str) -> String {
     format!("{kind} {}", namespaced_key(namespace, name))
 }
 
-/// Returns a number of things, such as `1 workload` or `2 workloads`.
-pub(super) fn count(number: usize, thing: &str) -> String {
-    match number {
-        1 => format!("1 {thing}"),
-        _ => format!("{number} {thing}s"),
+/// Returns a number of things, such as `1 workload`, `2 workloads` or `2 copies`.
+pub(super) fn count<N: fmt::Display + From<u8> + PartialEq>(number: N, thing: &str) -> String {
+    match thing.strip_suffix('y') {
+        _ if number == N::from(1_u8) => format!("1 {thing}"),
+        Some(stem) => format!("{number} {stem}ies"),
+        None => format!("{number} {thing}s"),
     }
 }
 
@@ -186,8 +187,12 @@ mod tests {
 
     #[test]
     fn one_thing_is_no_several() {
-        for (number, expected) in [(0, "0 jobs"), (1, "1 job"), (2, "2 jobs")] {
-            assert_eq!(count(number, "job"), expected);
+        for (number, thing, expected) in [
+            (0_usize, "job", "0 jobs"),
+            (1, "copy", "1 copy"),
+            (2, "copy", "2 copies"),
+        ] {
+            assert_eq!(count(number, thing), expected);
         }
         for (number, expected) in [
             (0.0, "0 jobs a second"),

@@ -7,20 +7,13 @@ use muster_shared::conditions;
 use muster_shared::k8s::Condition;
 
 use super::{Answer, Leaving, Unavailable};
-
-/// Returns a number of replicas in words.
-fn number(replicas: i32) -> String {
-    match replicas {
-        1 => "1 replica".to_owned(),
-        _ => format!("{replicas} replicas"),
-    }
-}
+use crate::table::count;
 
 impl fmt::Display for Leaving {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({}", self.cluster, self.reason)?;
         if let Some(replicas) = self.replicas {
-            write!(f, ", {}", number(replicas))?;
+            write!(f, ", {}", count(replicas, "replica"))?;
         }
         if let Some(since) = &self.since {
             write!(f, ", since {}", since.0)?;
@@ -35,7 +28,7 @@ impl fmt::Display for Answer {
         let name: String = namespace.chain([self.name.clone()]).collect();
         write!(f, "{} {name}: {}", self.kind, self.workload)?;
         match self.replicas {
-            Some(replicas) => writeln!(f, ", {}", number(replicas))?,
+            Some(replicas) => writeln!(f, ", {}", count(replicas, "replica"))?,
             None => writeln!(f)?,
         }
         let each = self.clusters.iter().map(|it| match self.replicas {

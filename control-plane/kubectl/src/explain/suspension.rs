@@ -11,6 +11,8 @@ use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::Suspension;
 use muster_shared::k8s::ObjectMeta;
 
+use crate::table::count;
+
 /// Policies at most of which the orders are read.
 const MOST_READ: usize = 3;
 
@@ -45,13 +47,10 @@ pub(crate) async fn authors(client: &Client, policies: BTreeSet<PolicyKey>) -> V
     });
     let reported = join_all(reported).await.into_iter().flatten();
     let mut reported: Vec<String> = reported.collect();
-    let more = match all - reported.len() {
-        0 => None,
-        1 => Some("and 1 more policy".to_owned()),
-        more => Some(format!("and {more} more policies")),
-    };
+    let others = all - reported.len();
     // A number alone says nothing.
-    let more = more.filter(|_| !reported.is_empty());
+    let more = (others > 0 && !reported.is_empty())
+        .then(|| format!("and {}", count(others, "more policy")));
     reported.extend(more);
     reported
 }

@@ -27,6 +27,7 @@ use crate::output::{Format, Reply, STRANDED, plain, warn};
 use crate::request::find_cluster;
 use crate::running::Running;
 use crate::standstill::MovementState;
+use crate::table::count;
 use crate::{dependencies, list};
 
 /// Word for the rate of the fleet alone.
@@ -160,10 +161,7 @@ async fn left(client: &Client, names: &[String]) -> Vec<String> {
         let works = list::works(works).await.unwrap_or_default();
         let copies = old_copies(&works, &bindings).len();
         if copies > 0 {
-            let copies = match copies {
-                1 => "1 old copy".to_owned(),
-                more => format!("{more} old copies"),
-            };
+            let copies = count(copies, "old copy");
             left.push(format!(
                 "not confirmed gone, and may still run: {copies} in {name}; kubectl muster explain says of each what it waits for"
             ));
