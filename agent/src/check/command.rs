@@ -83,7 +83,7 @@ async fn run(line: &CommandLine) -> anyhow::Result<bool> {
         tokio::time::sleep(AGAIN).await;
     };
     let text = if line.json {
-        report.json(env!("CARGO_PKG_VERSION"), &server)
+        format!("{:#}\n", report.json(env!("CARGO_PKG_VERSION"), &server))
     } else {
         report.text(Style::of_stdout())
     };

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::client::Body;
+use kube::core::ObjectList;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -77,21 +78,6 @@ pub struct Asker {
     deadline: Duration,
 }
 
-#[derive(serde::Deserialize)]
-struct Page<T> {
-    #[serde(default)]
-    metadata: PageMetadata,
-    #[serde(default = "Vec::new")]
-    items: Vec<T>,
-}
-
-#[derive(Default, serde::Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct PageMetadata {
-    #[serde(rename = "continue")]
-    more: Option<String>,
-}
-
 impl Asker {
     /// Makes one whose requests may each take so long.
     pub const fn new(client: Client, deadline: Duration) -> Self {
@@ -139,10 +125,10 @@ impl Asker {
         let mut more = String::new();
         loop {
             let page = format!("{path}?limit={PAGE}{query}{more}");
-            let page: Page<Value> = self.get(&page).await?;
+            let page: ObjectList<Value> = self.get(&page).await?;
             let items = page.items.into_iter();
             found.extend(items.filter_map(|it| serde_json::from_value(it).ok()));
-            match page.metadata.more.filter(|it| !it.is_empty()) {
+            match page.metadata.continue_.filter(|it| !it.is_empty()) {
                 Some(token) if found.len() < MOST => more = format!("&continue={token}"),
                 _ => return Ok(found),
             }

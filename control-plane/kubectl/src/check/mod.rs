@@ -128,11 +128,7 @@ pub(super) async fn carry_out(
     let server = client::address(config);
     let text = match options.output {
         Format::Table | Format::Wide => report.text(Style::of_stdout()),
-        Format::Json => report.json(OWN, &server),
-        Format::Yaml => {
-            let document = report.json(OWN, &server);
-            serde_saphyr::to_string(&serde_json::from_str::<serde_json::Value>(&document)?)?
-        }
+        format => format.print(String::new, &report.json(OWN, &server))?,
     };
     Ok((text, report.succeeds(options.strict)))
 }
