@@ -227,22 +227,11 @@ async fn reply(asked: Asked) -> anyhow::Result<Reply> {
     }
 }
 
-/// Returns what the program prints for a command line, its own name first. Needs the TLS provider
-/// of the process.
+/// Returns what the program prints for a command line, its own name first, and its exit code. Needs
+/// the TLS provider of the process.
 ///
 /// # Errors
 /// When the command line is wrong, or what the program would say.
-pub async fn answer<T>(arguments: impl IntoIterator<Item = T>) -> anyhow::Result<String>
-where
-    T: Into<OsString> + Clone,
-{
-    Ok(outcome(arguments).await?.text)
-}
-
-/// Returns what [`answer`] does, with the exit code.
-///
-/// # Errors
-/// As [`answer`].
 pub async fn outcome<T>(arguments: impl IntoIterator<Item = T>) -> anyhow::Result<Reply>
 where
     T: Into<OsString> + Clone,

@@ -13,7 +13,7 @@ pub fn line(kubeconfig: &Path, words: &[&str]) -> Vec<String> {
 
 /// Runs a command, and returns what it prints; an error where its exit code is not 0.
 pub async fn answer(kubeconfig: &Path, words: &[&str]) -> anyhow::Result<String> {
-    muster_kubectl::answer(line(kubeconfig, words)).await
+    Ok(outcome(kubeconfig, words).await?.text)
 }
 
 /// Runs a command, and returns what it prints, whatever its exit code.
