@@ -17,8 +17,6 @@ use crate::forecast::Left;
 use crate::jobs::tests::divided;
 use crate::table::Workload;
 
-mod priorities;
-
 const TOLERATED: &str = r#"[{"key": "example.com/failed", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30}]"#;
 
 fn cluster(name: &str, cpu: &str, region: &str) -> Cluster {
@@ -558,5 +556,22 @@ fn a_part_of_a_job_moves_at_once_only_to_a_cluster_without_a_part() {
         );
         let stranded = reported["stranded"].to_string();
         assert!(stranded.contains(why), "{members} {is_read}: {reported:#}");
+    }
+}
+
+#[test]
+fn priorities_are_shown_where_there_are_some() {
+    for (priority, is_shown) in [(0, false), (7, true)] {
+        let more = json!({"schedulePriority": {"priority": priority}});
+        // There is room for one of them.
+        let fleet = fleet(vec![web("a", "m1", &json!({})), web("b", "m1", &more)]);
+        let (text, reported) = reported(&fleet, &["m1"], &[], &[]);
+        assert_eq!(
+            text.matches("PRIORITY").count(),
+            if is_shown { 2 } else { 0 }
+        );
+        let (moved, stranded) = (&reported["moves"][0], &reported["stranded"][0]);
+        assert_eq!(moved["priority"], priority, "{reported:#}");
+        assert_eq!(stranded["priority"], 0, "{reported:#}");
     }
 }

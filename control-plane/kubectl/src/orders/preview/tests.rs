@@ -11,14 +11,12 @@ use crate::dependencies::Needs;
 use crate::dependencies::tests::need;
 use crate::fixtures::{self, condition, member, read};
 use crate::jobs::Jobs;
-use crate::jobs::tests::divided;
 
 fn cluster(number: usize) -> Cluster {
     let changes = json!({"status": {
         "conditions": [condition("Ready", "True", "R", "", "2026-01-01T00:00:00Z")],
         "apiEnablements": [
             {"groupVersion": "v1", "resources": [{"kind": "ConfigMap", "name": "configmaps"}]},
-            {"groupVersion": "batch/v1", "resources": [{"kind": "Job", "name": "jobs"}]},
         ],
     }});
     member(&format!("m{number}"), &changes)
@@ -183,26 +181,4 @@ fn a_workload_with_two_copies_that_leave_is_one_workload_and_each_copy_names_its
     let text = drain(&bindings[..1], 2);
     let line = "m1, m2: 1 workload, with 2 copies, could leave, and stays until fewer clusters have failed\n";
     assert!(text.contains(line), "{text}");
-}
-
-#[test]
-fn a_part_of_a_job_leaves_at_once_only_for_a_cluster_without_a_part() {
-    for (members, is_read, leaves, why) in [
-        (3, true, true, ""),
-        (2, true, false, "each cluster that fits has it already"),
-        (3, false, false, "its template or Works cannot be read"),
-    ] {
-        let (job, read) = divided();
-        let key = BindingKey::of(&job);
-        let mut fleet = fleet(members, &[Arc::new(job)]);
-        if is_read {
-            fleet.jobs = Jobs(HashMap::from([(key, read)]));
-        }
-        let preview = drain(&fleet, &["m1"]);
-        let text = preview.table();
-        let to = preview.leave.first().and_then(|it| it.to.as_deref());
-        assert_eq!(to.is_some_and(|to| to.contains("m3")), leaves, "{text}");
-        assert_eq!(preview.stranded.is_empty(), leaves, "{text}");
-        assert!(text.contains(why), "{text}");
-    }
 }
