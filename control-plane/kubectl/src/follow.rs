@@ -25,9 +25,9 @@ use super::standstill::MovementState;
 
 /// Pause between two lines.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Pause after which everything is checked again although nothing has changed: pauses end by
-/// themselves.
-const CHECK_EVERY: Duration = Duration::from_secs(10);
+/// Pause after which everything is checked again although no object has changed: pauses end by
+/// themselves, and leases run out.
+const CHECK_EVERY: Duration = Duration::from_secs(2);
 /// Time within which the fleet has to be listed.
 const LISTED: Duration = Duration::from_mins(1);
 
@@ -123,8 +123,6 @@ where
         start(informer, &changed, &stop);
     }
     let requests = client::connect(config, Profile::Write)?;
-    let asking = requests.clone();
-    let mut movement = MovementState::follow(requests, &changed, &stop);
     let listed = async {
         objects.synced().await;
         for (_, informer) in bindings.informers() {
@@ -141,8 +139,8 @@ where
             why.unwrap_or_else(|| "no answer".to_owned())
         );
     }
-    // The first reading.
-    let _ = movement.changed().await;
+    let read = || Box::pin(MovementState::read(&requests));
+    let mut movement = read().await;
     let missing = Missing::default();
     let deleted = |key: &BindingKey| missing.is_deleted(key, &bindings.presence(key));
     let begun = Instant::now();
@@ -160,7 +158,7 @@ where
             bindings: bindings.iter().collect(),
             deleted: &deleted,
             waited: begun.elapsed(),
-            movement: &movement.borrow(),
+            movement: &movement,
         });
         let is_read = shown.show(&line, &nothing_moves, end.is_some());
         if let Some(end) = end {
@@ -177,14 +175,17 @@ where
         // Asked while it is waited, so that an API that does not answer holds nothing up.
         let awaited = async {
             let asked = async {
-                if missing.ask(&asking).await {
+                if missing.ask(&requests).await {
                     changed.notify_one();
                 }
             };
-            tokio::join!(observed, asked);
+            tokio::join!(read(), observed, asked)
         };
         let stopped = tokio::select! {
-            () = awaited => continue,
+            (now, (), ()) = awaited => {
+                movement = now;
+                continue;
+            }
             () = wait_until(deadline) => Stopped::TimedOut,
             () = interrupted.notified() => Stopped::Interrupted,
         };

@@ -1,7 +1,6 @@
 //! Reasons why nothing moves now, whatever was ordered: nobody leads, or movement is paused.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -11,15 +10,11 @@ use muster_control_plane::settings::Settings;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::k8s::{Client, ConfigMap, Lease};
 use serde::Serialize;
-use tokio::sync::{Notify, watch};
-use tokio::time::{sleep, timeout};
-use tokio_util::sync::CancellationToken;
+use tokio::time::timeout;
 
 use super::leader::Leader;
 use super::{running, view};
 
-/// Pause between two readings while a command waits.
-const PAUSE: Duration = Duration::from_secs(2);
 /// Time that one reading may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -65,28 +60,6 @@ impl MovementState {
             lease,
             record: record.ok().flatten(),
         }
-    }
-
-    /// Reads it again and again, and notifies of each reading: that a lease has run out is no
-    /// change.
-    pub fn follow(
-        client: Client,
-        changed: &Arc<Notify>,
-        stop: &CancellationToken,
-    ) -> watch::Receiver<Self> {
-        let (reported, seen) = watch::channel(Self::default());
-        let (changed, stop) = (Arc::clone(changed), stop.clone());
-        let check = async move {
-            loop {
-                reported.send_replace(Self::read(&client).await);
-                changed.notify_one();
-                sleep(PAUSE).await;
-            }
-        };
-        muster_shared::clock::spawn(async move {
-            stop.run_until_cancelled(check).await;
-        });
-        seen
     }
 
     /// Returns the reason that nobody leads.
