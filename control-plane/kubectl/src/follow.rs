@@ -3,7 +3,9 @@
 mod missing;
 
 use std::fmt::Write as _;
+use std::future::pending;
 use std::io::{IsTerminal as _, Write as _};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -117,7 +119,8 @@ where
     let stop = CancellationToken::new();
     let _guard = stop.clone().drop_guard();
     let changed = Arc::new(Notify::new());
-    let objects: Informer<K> = watch(Api::all(client.clone()), &changed, &stop);
+    let objects: Informer<K> = Informer::new(Api::all(client.clone()), Selection::everything());
+    start(&objects, &changed, &stop);
     let bindings = Bindings::new(&client);
     for (_, informer) in bindings.informers() {
         start(informer, &changed, &stop);
@@ -146,7 +149,12 @@ where
     let begun = Instant::now();
     let deadline = patience.map(|patience| begun + patience);
     let mut shown = Shown::new(is_terminal);
-    let interrupted = interruption();
+    // One future for all rounds: a program that has listened for Ctrl-C once does not end by it.
+    let mut interrupted = pin!(async {
+        if tokio::signal::ctrl_c().await.is_err() {
+            pending::<()>().await;
+        }
+    });
     loop {
         let Check {
             progress,
@@ -187,33 +195,13 @@ where
                 continue;
             }
             () = wait_until(deadline) => Stopped::TimedOut,
-            () = interrupted.notified() => Stopped::Interrupted,
+            () = interrupted.as_mut() => Stopped::Interrupted,
         };
         if is_terminal {
             eprintln!();
         }
         return Ok((progress, Err(stopped)));
     }
-}
-
-/// Returns a handle that is notified by Ctrl-C, whenever that is pressed: once a program has
-/// listened for Ctrl-C, it gets that as an event and does not end by itself.
-fn interruption() -> Arc<Notify> {
-    let interrupted = Arc::new(Notify::new());
-    let reported = Arc::clone(&interrupted);
-    muster_shared::clock::spawn(async move {
-        while tokio::signal::ctrl_c().await.is_ok() {
-            reported.notify_one();
-        }
-    });
-    interrupted
-}
-
-/// Follows the objects of an API until the token is cancelled, and notifies of each change.
-fn watch<K: Followed>(api: Api<K>, changed: &Arc<Notify>, stop: &CancellationToken) -> Informer<K> {
-    let informer = Informer::new(api, Selection::everything());
-    start(&informer, changed, stop);
-    informer
 }
 
 /// Starts an informer, which notifies of each change.
