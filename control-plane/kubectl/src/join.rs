@@ -10,7 +10,6 @@ use anyhow::ensure;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::{Args, ValueEnum};
-use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::Config;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use muster_control_plane::clusters::push::ask_for_token;
@@ -19,9 +18,7 @@ use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
 use muster_shared::capacity::default_models;
 use muster_shared::certificate::pem;
 use muster_shared::client::{self, Head, Profile};
-use muster_shared::k8s::{
-    Api, Client, ClusterRole, ClusterRoleBinding, ResourceExt, Secret, ServiceAccount,
-};
+use muster_shared::k8s::{Api, Client, DynamicObject, ResourceExt, Secret, ServiceAccount};
 use muster_shared::names::CLUSTER_NAMESPACE;
 use muster_shared::settings::Words;
 use serde_json::{Value, json};
@@ -34,8 +31,6 @@ use super::request::{FIELD_MANAGER, call, delete, identify, require_name};
 /// Rights of the agent in its member, which are those of the control plane there.
 const EVERYTHING: &str = include_str!("../../../charts/agent/access.yaml");
 const WORKLOADS: &str = include_str!("../../../charts/agent/access-workloads.yaml");
-/// Step that errors of deletions name.
-const DELETE: &str = "delete";
 /// Right of the account to make tokens of itself, and of no other.
 const OWN_TOKEN: &str = include_str!("../../../charts/agent/access-token.yaml");
 
@@ -114,18 +109,7 @@ pub(super) async fn carry_out(fleet: Client, options: &Options) -> anyhow::Resul
     refuse(&fleet, &clusters, name, &id).await?;
 
     let namespace = &options.member_namespace;
-    let text = match options.rights {
-        Rights::Everything => EVERYTHING,
-        Rights::Workloads => WORKLOADS,
-    };
-    let rules = [text, OWN_TOKEN].map(|text| {
-        text.replace("NAMESPACE", namespace)
-            .replace("RELEASE", &account(name))
-    });
-    let mut objects = Vec::new();
-    for text in &rules {
-        objects.extend(access::objects(text)?);
-    }
+    let objects = objects(options.rights, namespace, name)?;
     access::ensure_namespace(&member, namespace).await?;
     access::apply(&member, &objects).await?;
     let token = token(&member, namespace, name).await?;
@@ -200,6 +184,20 @@ async fn refuse(
     Ok(())
 }
 
+/// Returns the account in the member, and what gives it its rights.
+fn objects(
+    rights: Rights,
+    namespace: &str,
+    cluster: &str,
+) -> Result<Vec<DynamicObject>, access::Error> {
+    let rights = match rights {
+        Rights::Everything => EVERYTHING,
+        Rights::Workloads => WORKLOADS,
+    };
+    let text = format!("{rights}\n---\n{OWN_TOKEN}").replace("NAMESPACE", namespace);
+    access::objects(&text.replace("RELEASE", &account(cluster)))
+}
+
 /// Asks for a token of the account.
 async fn token(member: &Client, namespace: &str, cluster: &str) -> anyhow::Result<String> {
     let accounts: Api<ServiceAccount> = Api::namespaced(member.clone(), namespace);
@@ -270,12 +268,14 @@ pub(super) async fn leave(fleet: Client, leaving: &Leaving) -> anyhow::Result<St
     }
     let secrets: Api<Secret> = Api::namespaced(fleet, CLUSTER_NAMESPACE);
     let mut found = found.is_some();
-    if delete(DELETE, secrets.delete(name, &DeleteParams::default())).await? {
+    if delete("delete", secrets.delete(name, &DeleteParams::default())).await? {
         found = true;
         reported.push("Removed the member's token from the fleet API.\n".to_owned());
     }
     if let Some(member) = member {
-        if take_rights_back(&member, &leaving.member_namespace, name).await? {
+        // The names are those of the narrower rights as well. The namespace stays.
+        let objects = objects(Rights::Everything, &leaving.member_namespace, name)?;
+        if access::remove(&member, objects).await? > 0 {
             found = true;
             let line = "Removed the account of the control plane and its roles from the member.\n";
             reported.push(line.to_owned());
@@ -292,24 +292,4 @@ pub(super) async fn leave(fleet: Client, leaving: &Leaving) -> anyhow::Result<St
         "there is no Cluster {name:?}, and nothing is left of one: `kubectl get clusters` lists them"
     );
     Ok(reported.concat())
-}
-
-/// Removes everything that `join` made in the member, the namespace excepted; returns whether there
-/// was anything.
-async fn take_rights_back(member: &Client, namespace: &str, cluster: &str) -> anyhow::Result<bool> {
-    let (name, params) = (account(cluster), DeleteParams::default());
-    let role = format!("{namespace}-{name}");
-    // Bindings first: what is left after an interruption grants nothing.
-    let bindings: Api<ClusterRoleBinding> = Api::all(member.clone());
-    let mut any = delete(DELETE, bindings.delete(&role, &params)).await?;
-    let own = format!("{name}-token");
-    let bindings: Api<RoleBinding> = Api::namespaced(member.clone(), namespace);
-    any |= delete(DELETE, bindings.delete(&own, &params)).await?;
-    let roles: Api<ClusterRole> = Api::all(member.clone());
-    any |= delete(DELETE, roles.delete(&role, &params)).await?;
-    let roles: Api<Role> = Api::namespaced(member.clone(), namespace);
-    any |= delete(DELETE, roles.delete(&own, &params)).await?;
-    let accounts: Api<ServiceAccount> = Api::namespaced(member.clone(), namespace);
-    any |= delete(DELETE, accounts.delete(&name, &params)).await?;
-    Ok(any)
 }

@@ -94,11 +94,16 @@ pub async fn revoke(fleet: &Client, cluster: &str) -> Result<usize, Error> {
     let mut all = of_member(cluster)?;
     all.extend(objects(&MORE.replace("MEMBER", cluster))?);
     all.retain(|object| kind(object) != "Namespace");
+    remove(fleet, all).await
+}
+
+/// Removes objects that were applied. Says how many there were.
+pub async fn remove(client: &Client, mut objects: Vec<DynamicObject>) -> Result<usize, Error> {
     // Bindings first: what is left after an interruption grants nothing.
-    all.sort_by_key(|object| !kind(object).ends_with("Binding"));
+    objects.sort_by_key(|object| !kind(object).ends_with("Binding"));
     let mut gone = 0;
-    for object in &all {
-        let deleted = api(fleet, object)
+    for object in &objects {
+        let deleted = api(client, object)
             .delete(&object.name_any(), &DeleteParams::default())
             .await;
         match deleted {
