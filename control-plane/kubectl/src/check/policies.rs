@@ -4,24 +4,21 @@ use std::collections::BTreeSet;
 
 use muster_control_plane::clusters::taint::policy::faults;
 use muster_control_plane::clusters::taint::record::Record;
+use muster_control_plane::fleet::claim::Claim;
+use muster_control_plane::fleet::policy::PolicyKey;
 use muster_control_plane::fleet::scope::Scope;
 use muster_control_plane::movement::eviction::fleet_view::evicts;
 use muster_control_plane::propagation::detector::audit::{unknown_clusters, written};
 use muster_control_plane::settings::FAILOVER;
-use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::any_policy::AnyPropagationPolicy;
 use muster_shared::check::{Category, Refusal, listed};
 use muster_shared::k8s::ResourceExt as _;
-use muster_shared::names::annotation::{
-    CLUSTER_PROPAGATION_POLICY_NAME, PROPAGATION_POLICY_NAME, PROPAGATION_POLICY_NAMESPACE,
-};
 use muster_shared::names::condition::READY;
 use muster_shared::names::taint::DRAIN;
 use muster_shared::taints::{NO_EXECUTE, PREFER_NO_EXECUTE, describe};
 
 use super::facts::Facts;
 use crate::evicting::evicting;
-use crate::table;
 
 /// Names that one line lists.
 const MOST: usize = 5;
@@ -51,43 +48,20 @@ fn policies(facts: &Facts) -> Result<Vec<&AnyPropagationPolicy>, &Refusal> {
     Ok(policies.filter(|it| !it.is_deleting()).collect())
 }
 
-/// Names a policy as bindings do.
-fn key(policy: &AnyPropagationPolicy) -> (Option<String>, String) {
-    (policy.namespace(), policy.name_any())
-}
-
-/// Returns kind, namespace and name of a policy.
-fn title(policy: &AnyPropagationPolicy) -> String {
-    let (namespace, name) = key(policy);
-    let kind = match namespace {
-        Some(_) => "PropagationPolicy",
-        None => "ClusterPropagationPolicy",
-    };
-    table::title(kind, namespace.as_deref(), &name)
-}
-
-/// Returns the policies by which something is placed, as bindings name them.
-fn used(facts: &Facts) -> Result<BTreeSet<(Option<String>, String)>, &Refusal> {
-    let of = |binding: &AnyBinding| {
-        let text = |key: &str| {
-            let text = binding.annotations().get(key);
-            text.filter(|it| !it.is_empty()).cloned()
-        };
-        match text(PROPAGATION_POLICY_NAME) {
-            Some(name) => Some((text(PROPAGATION_POLICY_NAMESPACE), name)),
-            None => Some((None, text(CLUSTER_PROPAGATION_POLICY_NAME)?)),
-        }
-    };
-    Ok(facts.bindings.as_ref()?.iter().filter_map(of).collect())
+fn key(policy: &AnyPropagationPolicy) -> PolicyKey {
+    PolicyKey::new(policy.metadata.namespace.as_deref(), &policy.name_any())
 }
 
 fn select_nothing(category: &mut Category, facts: &Facts, policies: &[&AnyPropagationPolicy]) {
-    let used = match used(facts) {
-        Ok(used) => used,
+    let bindings = match &facts.bindings {
+        Ok(bindings) => bindings.iter(),
         Err(refusal) => return category.unknown("policies", "the bindings", refusal),
     };
-    let idle = policies.iter().filter(|it| !used.contains(&key(it)));
-    let idle: Vec<String> = idle.map(|it| title(it)).collect();
+    let claims = bindings.filter_map(|it| Claim::on(&it.metadata));
+    let used: BTreeSet<PolicyKey> = claims.map(|it| it.policy).collect();
+    let idle = policies.iter().map(|it| key(it));
+    let idle = idle.filter(|it| !used.contains(it));
+    let idle: Vec<String> = idle.map(|it| it.to_string()).collect();
     if idle.is_empty() {
         let number = policies.len();
         category.ok("policies", format!("each of {number} places something"));
@@ -120,7 +94,7 @@ fn without_effect(category: &mut Category, facts: &Facts, policies: &[&AnyPropag
         for note in notes {
             reported += 1;
             if reported <= MOST_REPORTED {
-                let message = format!("{}: {note}", title(policy));
+                let message = format!("{}: {note}", key(policy));
                 let hint = "That part of the policy has no effect: correct it or take it out.";
                 category.warning("policy-parts", message, hint);
             }

@@ -10,7 +10,7 @@ use muster_shared::check::{Clocks, Refusal, Status};
 use muster_shared::client::Life;
 use muster_shared::conditions;
 use muster_shared::k8s::{CustomResourceDefinition, Lease, ResourceExt as _, VersionInfo};
-use muster_shared::names::annotation;
+use muster_shared::names::{annotation, label};
 use muster_shared::self_report::{AgentReport, LeaderReport};
 use serde_json::{Value, json};
 
@@ -76,9 +76,12 @@ fn cluster(name: &str, ready: &str, cpu: &str) -> Value {
 
 fn binding(name: &str, replicas: i32, placement: &Value) -> Value {
     json!({
-        "metadata": {"name": name, "namespace": "default", "annotations": {
-            annotation::PROPAGATION_POLICY_NAMESPACE: "default", annotation::PROPAGATION_POLICY_NAME: "web",
-        }},
+        "metadata": {
+            "name": name, "namespace": "default", "labels": {label::PROPAGATION_POLICY_ID: "u"},
+            "annotations": {
+                annotation::PROPAGATION_POLICY_NAMESPACE: "default", annotation::PROPAGATION_POLICY_NAME: "web",
+            },
+        },
         "spec": {
             "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "default", "name": name},
             "replicas": replicas, "replicaRequirements": {"resourceRequest": {"cpu": "1"}},
