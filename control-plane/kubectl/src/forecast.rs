@@ -120,20 +120,8 @@ pub struct Left {
     pub is_known: bool,
 }
 
-/// Reason why a workload that has to leave stays.
-struct Stuck {
-    why: String,
-    is_known: bool,
-}
-
-impl From<String> for Stuck {
-    fn from(why: String) -> Self {
-        Self {
-            why,
-            is_known: true,
-        }
-    }
-}
+/// Reason why a workload that has to leave stays, and whether it is known to stay.
+type Stuck = (String, bool);
 
 /// Result of a forecast.
 #[derive(Clone, Debug, Default)]
@@ -287,7 +275,7 @@ impl Course<'_> {
                     turn += pause.unwrap_or(Duration::MAX).min(LONGEST_PAUSE);
                     moved
                 }
-                Err(Stuck { why, is_known }) => {
+                Err((reason, is_known)) => {
                     let left = if self.forecast.pace.halted().is_some() {
                         &mut self.forecast.held
                     } else {
@@ -297,7 +285,7 @@ impl Course<'_> {
                         workload: Workload::of(&spec),
                         priority: spec.priority(),
                         cluster: leaver.cluster.to_string(),
-                        reason: why,
+                        reason,
                         is_known,
                     });
                     spec
@@ -407,12 +395,12 @@ impl Course<'_> {
         after: Duration,
     ) -> Result<ResourceBindingSpec, Stuck> {
         if let Some(why) = self.forecast.pace.halted() {
-            return Err(why.into());
+            return Err((why, true));
         }
         // An agent that fences stops the copy in the end.
         let gate = fence::of_copy(leaver.struck, spec, |_| Some(Verdict::Stopped));
         if let FenceGate::Shut(why) = gate {
-            return Err(why.into());
+            return Err((why, true));
         }
         let switches = Switches::of(self.settings);
         let purge_mode = judge::purge_mode(spec, &switches, &leaver.cause);
@@ -429,13 +417,13 @@ impl Course<'_> {
         let undone = |after: &ResourceBindingSpec| self.jobs.leaves_undone(leaver.binding, after);
         let planned = plan_whole(&departure, &beside, &self.options, leaver.due, &undone);
         let kept = if kept > 0 { KEPT } else { "" };
-        let mut plan = planned.map_err(|nowhere| Stuck {
-            why: format!("{nowhere}{kept}"),
-            is_known: !matches!(nowhere, Nowhere::Unread),
+        let mut plan = planned.map_err(|nowhere| {
+            let is_known = !matches!(nowhere, Nowhere::Unread);
+            (format!("{nowhere}{kept}"), is_known)
         })?;
         let (mut moved, _) = departure
             .leave(leaver.due)
-            .map_err(|nowhere| nowhere.to_string())?;
+            .map_err(|nowhere| (nowhere.to_string(), true))?;
         let gains = gains(spec, &plan.clusters);
         for gain in &gains {
             self.rooms.occupy(spec, gain);
