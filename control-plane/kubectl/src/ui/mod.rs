@@ -235,10 +235,7 @@ pub(super) async fn carry_out(
         page.url(),
         options.fragment()
     ))?;
-    let until = shutdown.clone();
-    muster_shared::clock::spawn(async move {
-        muster_shared::tasks::stop_on_signal(until).await;
-    });
+    muster_shared::clock::spawn(muster_shared::tasks::stop_on_signal(shutdown.clone()));
     page.serve(shutdown).await;
     Ok(Reply {
         text: String::new(),
