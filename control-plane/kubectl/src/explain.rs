@@ -307,12 +307,8 @@ impl Answer {
         let (spec, status) = (&binding.spec, binding.status());
         let placement = placement(spec, binding.applied_placement());
         let switches = Switches::of(settings);
-        let known = Workload::of(spec, placement.as_deref());
-        let workload = Workload {
-            leaves_no_execute: switches.failover && switches.no_execute,
-            leaves_prefer_no_execute: switches.failover && known.leaves_prefer_no_execute,
-            ..known
-        };
+        let workload = Workload::of(spec, placement.as_deref());
+        let workload = workload.under(switches.failover, switches.no_execute);
         let standing = |name: &str| match snapshot.get(name) {
             Some(it) => {
                 let cluster = Arc::new(it.cluster().clone());
