@@ -214,8 +214,7 @@ async fn taken(fleet: &Client, name: &str) -> Option<String> {
     let clusters: Api<Cluster> = Api::all(fleet.clone());
     // What follows shows whether the token can be made.
     let cluster = client::get_opt(&clusters, name).await.ok().flatten()?;
-    let ready = cluster.condition(READY).map(|it| it.status.clone());
-    let ready = ready.unwrap_or_else(|| "Unknown".to_owned());
+    let ready = cluster.condition_status(READY).unwrap_or("Unknown");
     Some(format!(
         "the fleet has a cluster {name:?} already (Ready={ready}). The token is for its own agent; another cluster that comes with it is refused, and needs another name"
     ))

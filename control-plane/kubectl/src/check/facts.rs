@@ -12,6 +12,7 @@ use muster_shared::api::cluster::Cluster;
 use muster_shared::api::taint_policy::ClusterTaintPolicy;
 use muster_shared::check::{Answer, Clocks, Refusal};
 use muster_shared::client::Life;
+use muster_shared::clock::later;
 use muster_shared::k8s::{
     ConfigMap, CustomResourceDefinition, Lease, Node, PartialObjectMeta, ReplicaSet, VersionInfo,
 };
@@ -67,8 +68,7 @@ impl Facts {
         let Ok(clocks) = &self.clocks else {
             return self.now;
         };
-        let ahead = jiff::SignedDuration::from_secs(clocks.ahead());
-        self.now.checked_add(ahead).unwrap_or(self.now)
+        later(self.now, jiff::SignedDuration::from_secs(clocks.ahead()))
     }
 
     /// Returns what the leader, or the last one, says of itself.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use muster_shared::check::Asker;
-use muster_shared::clock::calendar;
+use muster_shared::clock::{calendar, later};
 use muster_shared::k8s::Client;
 
 /// Time in which the server has to answer with its time.
@@ -27,8 +27,7 @@ pub(super) async fn now(client: &Client) -> Timestamp {
             ahead.abs().as_secs()
         );
     }
-    let now = calendar();
-    now.saturating_add(ahead).unwrap_or(now)
+    later(calendar(), ahead)
 }
 
 #[cfg(test)]

@@ -303,8 +303,7 @@ fn count_copies(ordered: &mut [Ordered], bindings: &[Arc<AnyBinding>], old: Opti
     for order in ordered {
         let name = order.name.as_str();
         let is_there = |it: &&Arc<AnyBinding>| {
-            let mut tasks = it.spec.graceful_eviction_tasks.iter();
-            let is_left = tasks.any(|task| task.from_cluster == name);
+            let is_left = it.spec.eviction_task(name).is_some();
             !runs_nothing(&it.spec) && (is_left || it.spec.target(name).is_some())
         };
         let old = old.into_iter().flatten().filter(|it| it.1.contains(name));

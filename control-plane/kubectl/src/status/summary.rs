@@ -7,6 +7,7 @@ mod service;
 use std::collections::{BTreeMap, HashSet};
 
 use jiff::{SignedDuration, Timestamp};
+use muster_shared::check::few;
 use serde::Serialize;
 
 pub(super) use self::advice::Advice;
@@ -116,11 +117,8 @@ fn happened(report: &Report, now: Timestamp) -> (Severity, String) {
     let Some(severity) = matters.first().map(|it| it.0) else {
         return (Severity::Well, well(report));
     };
-    let words: Vec<String> = matters.iter().take(MOST).map(|it| it.1.clone()).collect();
-    let mut sentence = words.join("; ");
-    if matters.len() > MOST {
-        sentence = format!("{sentence}; and {} more", matters.len() - MOST);
-    }
+    let words: Vec<String> = matters.into_iter().map(|it| it.1).collect();
+    let sentence = few(&words, MOST, "; ", |more| format!("; and {more} more"));
     (severity, sentence)
 }
 
