@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use muster_control_plane::fleet::availability::readiness;
 use muster_control_plane::fleet::binding::BindingKey;
 use muster_control_plane::fleet::works::binding_named;
 use muster_control_plane::propagation::binding::companions::runs_nothing;
@@ -15,7 +16,7 @@ use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::conditions;
 use muster_shared::k8s::{ObjectMeta, ResourceExt as _};
-use muster_shared::names::{cluster_of_execution_namespace, condition};
+use muster_shared::names::cluster_of_execution_namespace;
 use serde::Serialize;
 
 use super::table::{count, first_titles};
@@ -125,8 +126,7 @@ pub(super) fn state_of(cluster: Option<&Cluster>) -> Option<&'static str> {
     let Some(cluster) = cluster else {
         return Some("not in the fleet");
     };
-    let ready = cluster.condition(condition::READY);
-    match ready.map_or(conditions::UNKNOWN, |it| &it.status) {
+    match readiness(cluster) {
         conditions::TRUE => None,
         conditions::FALSE => Some("not ready"),
         _ => Some(SILENT),

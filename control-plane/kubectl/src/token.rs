@@ -15,12 +15,12 @@ use muster_control_plane::clusters::registration::access;
 use muster_control_plane::clusters::registration::decide::rivals;
 use muster_control_plane::clusters::registration::discovery::{self, Info};
 use muster_control_plane::clusters::registration::token::{self, Entry, Token, USAGES};
+use muster_control_plane::fleet::availability::readiness;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::certificate::kubeconfig::Way;
 use muster_shared::client::{self, Head};
 use muster_shared::clock::calendar;
 use muster_shared::k8s::{Api, Client, ConfigMap, ObjectMeta, Secret};
-use muster_shared::names::condition::READY;
 use muster_shared::names::{BOOTSTRAP_GROUP, CLUSTER_BOOTSTRAP_GROUP_PREFIX};
 use muster_shared::settings::Duration;
 
@@ -214,9 +214,9 @@ async fn taken(fleet: &Client, name: &str) -> Option<String> {
     let clusters: Api<Cluster> = Api::all(fleet.clone());
     // What follows shows whether the token can be made.
     let cluster = client::get_opt(&clusters, name).await.ok().flatten()?;
-    let ready = cluster.condition_status(READY).unwrap_or("Unknown");
     Some(format!(
-        "the fleet has a cluster {name:?} already (Ready={ready}). The token is for its own agent; another cluster that comes with it is refused, and needs another name"
+        "the fleet has a cluster {name:?} already (Ready={}). The token is for its own agent; another cluster that comes with it is refused, and needs another name",
+        readiness(&cluster)
     ))
 }
 

@@ -11,6 +11,7 @@ use muster_control_plane::movement::eviction::fleet_view::evicts;
 use muster_control_plane::propagation::detector::audit::{unknown_clusters, written};
 use muster_control_plane::settings::FAILOVER;
 use muster_shared::api::any_policy::AnyPropagationPolicy;
+use muster_shared::api::cluster::Cluster;
 use muster_shared::check::{Category, Refusal, listed};
 use muster_shared::k8s::ResourceExt as _;
 use muster_shared::names::condition::READY;
@@ -178,9 +179,7 @@ fn policies_of_failover(facts: &Facts) -> Option<bool> {
 /// Returns the types of conditions that clusters have.
 fn conditions(facts: &Facts) -> BTreeSet<&str> {
     let clusters = facts.clusters.as_deref().unwrap_or_default().iter();
-    let conditions = clusters
-        .filter_map(|it| it.status.as_ref())
-        .flat_map(|it| &it.conditions);
+    let conditions = clusters.flat_map(Cluster::conditions);
     let mut found: BTreeSet<&str> = conditions.map(|it| it.type_.as_str()).collect();
     if !found.is_empty() {
         found.insert(READY);

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use muster_control_plane::clusters::taint::default_tolerations::DefaultTolerations;
 use muster_control_plane::fleet::binding::BindingKey;
-use muster_control_plane::movement::eviction::explain::{CONDITION, STRANDED, has_completed};
+use muster_control_plane::movement::eviction::explain::{
+    CONDITION, STOPPED, STRANDED, has_completed,
+};
 use muster_control_plane::movement::eviction::inputs;
 use muster_control_plane::movement::eviction::judge::{Judgement, Switches, judge};
 use muster_shared::api::any_binding::AnyBinding;
@@ -20,8 +22,6 @@ use super::preview::Line;
 use crate::follow::{Deleted, Stopped};
 use crate::table::indented;
 
-/// Reason of the condition while too many clusters have failed.
-const STOPPED: &str = "StoppedByThreshold";
 /// Characters of the bar.
 const BAR: usize = 24;
 

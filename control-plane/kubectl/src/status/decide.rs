@@ -34,7 +34,7 @@ use muster_control_plane::fleet::binding::BindingKey;
 use muster_control_plane::fleet::budget::rate::Rates;
 use muster_control_plane::fleet::pause::Pause;
 use muster_control_plane::movement::application_failover::explain::CONDITION as APPLICATION;
-use muster_control_plane::movement::eviction::explain;
+use muster_control_plane::movement::eviction::explain::{self, STOPPED};
 use muster_control_plane::movement::eviction::judge::Switches;
 use muster_control_plane::propagation::binding::companions::runs_nothing;
 use muster_control_plane::propagation::binding::references;
@@ -81,8 +81,6 @@ const FOR_RATE: &str = "WaitingForRate";
 const PAUSED: &str = "Paused";
 /// The one of them that the stop of the old copy ends.
 pub(super) const FOR_FENCE: &str = "WaitingForFence";
-/// The one of them that ends when fewer clusters have failed.
-pub(super) const STOPPED: &str = "StoppedByThreshold";
 
 /// What was read of a fleet. A part that could not be read is an error of its own.
 #[derive(Clone)]

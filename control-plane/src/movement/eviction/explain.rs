@@ -20,7 +20,9 @@ pub const CONDITION: &str = "EvictionPending";
 /// its own.
 pub const STRANDED: [&str; 3] = ["NowhereToGo", "StateNotPreserved", "NotFenced"];
 /// Reason of that condition where a Job stays because it has completed.
-const COMPLETED: &str = "JobCompleted";
+pub const COMPLETED: &str = "JobCompleted";
+/// Reason of that condition while too many clusters have failed.
+pub const STOPPED: &str = "StoppedByThreshold";
 
 /// A state that an eviction took, about one binding and one cluster.
 #[derive(Clone, Debug, PartialEq)]
@@ -263,7 +265,7 @@ impl EvictionState {
             Self::Nowhere { .. } => ("NowhereToGo", 10, true, Warning),
             Self::Unpreserved { .. } => ("StateNotPreserved", 9, true, Warning),
             Self::Unfenced { .. } => ("NotFenced", 8, true, Warning),
-            Self::Stopped { .. } => ("StoppedByThreshold", 7, false, Warning),
+            Self::Stopped { .. } => (STOPPED, 7, false, Warning),
             Self::Paused { .. } => ("Paused", 7, false, Warning),
             Self::Fencing { .. } => ("WaitingForFence", 6, true, Normal),
             Self::Unread { .. } => ("WaitingForTemplate", 6, false, Normal),

@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use muster_control_plane::fleet::binding::BindingKey;
-use muster_control_plane::movement::eviction::explain::CONDITION;
+use muster_control_plane::movement::eviction::explain::{COMPLETED, CONDITION};
 use muster_control_plane::propagation::binding::companions::runs_nothing;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::{AggregatedStatusItem, ResourceHealth};
 use muster_shared::conditions;
+use muster_shared::names::condition::FENCED;
 use serde::Serialize;
 
 use super::estimate::fenced_in;
@@ -18,8 +19,6 @@ use crate::old_copies::OldCopies;
 const NAMED: usize = 10;
 /// Workloads that are named where there are more.
 const FEW: usize = 3;
-/// Condition of a binding that says whether agents stop its copies where they are cut off.
-const FENCED: &str = "Fenced";
 
 /// Workloads that have no service, or less than they should. What runs nothing is none of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -106,7 +105,7 @@ fn take(
 ) {
     let (spec, reported) = (&binding.spec, &binding.status().conditions);
     let pending = conditions::get(reported, CONDITION);
-    if pending.is_some_and(|it| it.reason == "JobCompleted") {
+    if pending.is_some_and(|it| it.reason == COMPLETED) {
         return;
     }
     let pending = pending.filter(|it| it.status == conditions::TRUE);

@@ -15,7 +15,7 @@ const STAYS: [&str; 6] = [
     "FailoverOff",
     "NoExecuteEvictionOff",
     "FailoverNotRequested",
-    "JobCompleted",
+    explain::COMPLETED,
     "PlacementUnknown",
     "Tolerated",
 ];
