@@ -40,10 +40,15 @@ pub(super) fn required(clusters: Arg) -> Arg {
 
 /// Returns the name of a cluster, which may be behind its kind.
 pub(super) fn name(word: &str) -> Result<String, String> {
+    behind("cluster", &KIND, word)
+}
+
+/// Returns the name of an object, which may be behind one of the words for its kind.
+pub(super) fn behind(kind: &str, kinds: &[&str], word: &str) -> Result<String, String> {
     match word.split_once('/') {
         None => Ok(word.to_owned()),
-        Some((kind, name)) if KIND.contains(&kind) && !name.is_empty() => Ok(name.to_owned()),
-        Some((_, name)) => Err(format!("a cluster is meant: write cluster/{name}")),
+        Some((own, name)) if kinds.contains(&own) && !name.is_empty() => Ok(name.to_owned()),
+        Some((_, name)) => Err(format!("a {kind} is meant: write {kind}/{name}")),
     }
 }
 

@@ -37,11 +37,7 @@ const KIND: [&str; 3] = ["failover", "failovers", "failover.failover.muster.io"]
 
 /// Reads the name of a failover, with its kind or without.
 fn name(word: &str) -> Result<String, String> {
-    match word.split_once('/') {
-        None => Ok(word.to_owned()),
-        Some((kind, name)) if KIND.contains(&kind) => Ok(name.to_owned()),
-        Some((_, name)) => Err(format!("a failover is meant: write failover/{name}")),
-    }
+    chosen::behind("failover", &KIND, word)
 }
 
 /// Returns the history, or one failover.
@@ -407,7 +403,9 @@ mod tests {
         ] {
             assert_eq!(name(word).unwrap(), "m1-20260101-000000");
         }
-        assert!(name("cluster/m1").is_err());
+        for word in ["cluster/m1", "failover/"] {
+            assert!(name(word).is_err(), "{word}");
+        }
     }
 
     #[test]
