@@ -21,6 +21,7 @@ const SHARED: Floors = &[
     &["names"],
     &["k8s"],
     &["finalizers"],
+    &["finished"],
     &["resource"],
     &["fleet_epoch"],
     &["interner"],

@@ -9,6 +9,7 @@
 //! | [`capacity`] | resources of a cluster: totals, requests of pods, grades of nodes |
 //! | [`peers`] | clusters that watch each other: what is asked, what is reported |
 //! | [`work_status`] | limits on the statuses that travel from members to the fleet |
+//! | [`finished`] | what statuses say of the end of a task, by kind |
 //! | [`client`], [`watch`], [`write`](mod@write), [`protobuf`] | access to a Kubernetes API |
 //! | [`controller`], [`queue`], [`lease`] | controllers, and who leads |
 //! | [`tasks`], [`events`], [`remind`] | tasks of a process, events, reminders |
@@ -31,6 +32,7 @@ pub mod controller;
 pub mod events;
 pub mod fencing;
 pub mod finalizers;
+pub mod finished;
 pub mod fleet_epoch;
 pub mod fleet_id;
 pub mod fleet_servers;

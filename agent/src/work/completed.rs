@@ -1,5 +1,5 @@
-//! Tasks that have run to their end: Jobs that are complete or have failed, and bare pods that have
-//! succeeded.
+//! Tasks that have run to their end: Jobs and tasks of other projects that are complete or have
+//! failed, and bare pods that have succeeded.
 //!
 //! Their objects are no state to be kept. One that was reported and is then cleaned up in the
 //! member is not made again, because its task would run a second time. The report says of which
@@ -13,42 +13,47 @@ use serde_json::{Value, json};
 
 use super::object::terminates_since;
 use super::ownership::annotation;
+use muster_shared::finished::{self, Finish};
 use muster_shared::names::annotation::{TEMPLATE_GENERATION, TEMPLATE_UID};
 use muster_shared::work_status::COMPLETED_MANIFEST;
 
 /// Returns whether objects of the kind of a manifest run to an end.
 pub fn is_task(manifest: &Value) -> bool {
-    match (manifest["apiVersion"].as_str(), manifest["kind"].as_str()) {
-        (Some("batch/v1"), Some("Job")) => true,
-        (Some("v1"), Some("Pod")) => {
+    match kind(manifest) {
+        ("v1", "Pod") => {
             let policy = manifest["spec"]["restartPolicy"].as_str();
             matches!(policy, Some("Never" | "OnFailure"))
         }
-        _ => false,
+        (api_version, kind) => finished::is_task(api_version, kind),
     }
 }
 
-/// Returns whether the task of an object has run to its end. A pod that has failed has not: its
-/// node may have evicted it.
-fn has_ended(object: &Value) -> bool {
-    if object["kind"] == "Pod" {
+/// Returns the API version and the kind of an object.
+fn kind(object: &Value) -> (&str, &str) {
+    let (api_version, kind) = (object["apiVersion"].as_str(), object["kind"].as_str());
+    (api_version.unwrap_or_default(), kind.unwrap_or_default())
+}
+
+/// Returns whether the task of a manifest has run to its end, as its object says. A pod that has
+/// failed has not: its node may have evicted it.
+fn has_ended(object: &Value, manifest: &Value) -> bool {
+    let (api_version, kind) = kind(manifest);
+    if kind == "Pod" {
         return object["status"]["phase"] == "Succeeded" && !was_stopped(object);
     }
-    let conditions = object["status"]["conditions"].as_array();
-    let mut conditions = conditions.into_iter().flatten();
-    conditions.any(|it| {
-        let is_end =
-            it["type"] == "Complete" || it["type"] == "Failed" && !ends_deleted(object, it);
-        is_end && it["status"] == "True"
-    })
+    match finished::finish(api_version, kind, &object["status"]) {
+        Some(Finish::Succeeded) => true,
+        Some(Finish::Failed(condition)) => !fails_deleted(object, condition),
+        None => false,
+    }
 }
 
-/// Returns whether a Job got a condition while it was being deleted: pods that are stopped with it,
-/// such as by a fence, may count as failed.
-fn ends_deleted(job: &Value, condition: &Value) -> bool {
-    let end = condition["lastTransitionTime"].as_str();
+/// Returns whether a task failed while it was being deleted: pods that are stopped with it, such as
+/// by a fence, may count as failed.
+fn fails_deleted(task: &Value, condition: Option<&Value>) -> bool {
+    let end = condition.and_then(|it| it["lastTransitionTime"].as_str());
     let end: Option<Timestamp> = end.and_then(|it| it.parse().ok());
-    terminates_since(job).is_some_and(|since| end.is_none_or(|end| end >= since))
+    terminates_since(task).is_some_and(|since| end.is_none_or(|end| end >= since))
 }
 
 /// Returns whether a pod has ended because somebody deleted it, such as a fence: its kubelet says
@@ -71,11 +76,18 @@ pub fn note(status: &mut Value, object: &Value, manifest: &Value) {
     if !is_task(manifest) || !status.is_object() {
         return;
     }
-    if has_ended(object) {
+    if has_ended(object, manifest) {
         status[COMPLETED_MANIFEST] = json!(name(manifest));
     } else if object["kind"] == "Pod" && status["phase"] == "Succeeded" {
         status["phase"] = json!("Failed");
     }
+}
+
+/// Returns what is reported of an object whose status is too long to be reported, if it is a task
+/// that has run to its end: the part that says so.
+pub fn brief(object: &Value, manifest: &Value) -> Option<Value> {
+    let (api_version, kind) = kind(manifest);
+    finished::brief(api_version, kind, &object["status"])
 }
 
 /// Returns whether a reported status says that the task of a manifest has run to its end.
@@ -187,6 +199,52 @@ mod tests {
                 expected,
                 "{kind} {status} {deleted_at:?}"
             );
+        }
+    }
+
+    #[test]
+    fn a_task_of_another_project_has_ended_as_its_controller_says() {
+        let failed = json!({"type": "Failed", "status": "True", "lastTransitionTime": "2026-01-01T00:00:30Z"});
+        let failed = json!({"conditions": [failed]});
+        let succeeded = json!({"conditions": [{"type": "Succeeded", "status": "True"}]});
+        let (early, late) = ("2026-01-01T00:00:29Z", "2026-01-01T00:00:31Z");
+        let workflow = |phase: &str| json!({"phase": phase});
+        for (version, kind, status, deleted_at, expected) in [
+            ("kubeflow.org/v1", "TFJob", succeeded.clone(), None, true),
+            ("kubeflow.org/v1", "Notebook", succeeded, None, false),
+            ("kubeflow.org/v1", "TFJob", failed.clone(), None, true),
+            ("kubeflow.org/v1", "TFJob", failed.clone(), Some(late), true),
+            ("kubeflow.org/v1", "TFJob", failed, Some(early), false),
+            (
+                "argoproj.io/v1alpha1",
+                "Workflow",
+                workflow("Running"),
+                None,
+                false,
+            ),
+            (
+                "argoproj.io/v1alpha1",
+                "Workflow",
+                workflow("Failed"),
+                None,
+                true,
+            ),
+            // It does not say when it failed.
+            (
+                "argoproj.io/v1alpha1",
+                "Workflow",
+                workflow("Failed"),
+                Some(late),
+                false,
+            ),
+        ] {
+            let manifest = json!({"apiVersion": version, "kind": kind, "metadata": {"name": "a"}});
+            let mut object = manifest.clone();
+            object["metadata"]["deletionTimestamp"] = json!(deleted_at);
+            object["status"] = status;
+            let mut said = object["status"].clone();
+            note(&mut said, &object, &manifest);
+            assert_eq!(says(&said, &manifest), expected, "{object}");
         }
     }
 

@@ -3,11 +3,11 @@
 use anyhow::ensure;
 use clap::Args;
 use kube::api::ListParams;
-use muster_control_plane::fleet::job_status;
 use muster_control_plane::fleet::works::is_of_namespace;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::work::{Manifest, Work};
 use muster_shared::client;
+use muster_shared::finished::{self, Finish};
 use muster_shared::k8s::{Api, Client, ResourceExt};
 use muster_shared::names::execution_namespace;
 use muster_shared::settings::Duration;
@@ -108,11 +108,11 @@ fn is_missed(work: &Work) -> bool {
         let of_it = statuses
             .iter()
             .find(|it| usize::try_from(it.identifier.ordinal) == Ok(ordinal));
-        object["apiVersion"] == "batch/v1"
-            && object["kind"] == "Job"
-            && of_it
-                .and_then(|it| it.status.as_ref())
-                .is_some_and(|status| job_status::is_complete(&status.0))
+        let text = |field: &str| object[field].as_str().unwrap_or_default();
+        let finish = |status| finished::finish(text("apiVersion"), text("kind"), status);
+        of_it
+            .and_then(|it| it.status.as_ref())
+            .is_some_and(|status| finish(&status.0) == Some(Finish::Succeeded))
     };
     let manifests = &work.spec.workload.manifests;
     manifests.is_empty() || !manifests.iter().enumerate().all(completed)
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn namespaces_and_completed_jobs_hold_no_member_back() {
+    fn namespaces_and_completed_tasks_hold_no_member_back() {
         let job = json!({"apiVersion": "batch/v1", "kind": "Job"});
         let web = json!({"apiVersion": "apps/v1", "kind": "Deployment"});
         let reported = |ordinal: i64, kind: &str| {
@@ -146,6 +146,8 @@ mod tests {
             })
         };
         let complete = json!([reported(0, "Complete")]);
+        let job_set = json!({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet"});
+        let completed = json!([reported(0, "Completed")]);
         for (owner, manifests, statuses, missed) in [
             (
                 "Namespace",
@@ -161,6 +163,7 @@ mod tests {
                 true,
             ),
             ("ResourceBinding", json!([job]), json!([]), true),
+            ("ResourceBinding", json!([job_set]), completed, false),
             ("ResourceBinding", json!([web]), complete.clone(), true),
             ("ResourceBinding", json!([job, job]), complete, true),
             ("ResourceBinding", json!([]), json!([]), true),

@@ -1,5 +1,5 @@
-//! Jobs that have completed: in another cluster they would run again. And those that cannot: no
-//! cluster has been given a part of their completions.
+//! Jobs and other tasks that have completed: in another cluster they would run again. And Jobs that
+//! cannot: no cluster has been given a part of their completions.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,11 @@ use muster_shared::api::binding::{
     AggregatedStatusItem, ObjectReference, ResourceBindingSpec, TargetCluster,
 };
 use muster_shared::api::policy::Placement;
+use muster_shared::finished::{self, Finish};
 use muster_shared::work_status::COMPLETED_MANIFEST;
 use serde_json::Value;
 
 use super::Fleet;
-use super::job_status::{is_complete, is_over};
 use super::template::TemplateKey;
 use super::template_event::Lookup;
 use super::works::{self, CachedWork, cluster_of};
@@ -21,26 +21,32 @@ pub fn is_job(resource: &ObjectReference) -> bool {
     (resource.api_version.as_str(), resource.kind.as_str()) == ("batch/v1", "Job")
 }
 
-/// Returns whether a resource runs to an end: a Job, or a bare Pod.
-pub fn is_task(resource: &ObjectReference) -> bool {
-    let kind = (resource.api_version.as_str(), resource.kind.as_str());
-    is_job(resource) || kind == ("v1", "Pod")
+fn is_pod(resource: &ObjectReference) -> bool {
+    (resource.api_version.as_str(), resource.kind.as_str()) == ("v1", "Pod")
 }
 
-/// Returns whether the status of a resource says that it is a Job or a bare Pod and has completed.
+/// Returns whether a resource runs to an end, as a Job or a bare Pod does.
+pub fn is_task(resource: &ObjectReference) -> bool {
+    is_pod(resource) || finished::is_task(&resource.api_version, &resource.kind)
+}
+
+/// Returns how the task of a resource has ended, as a status of it says, unless it is a bare Pod.
+fn finish<'a>(resource: &ObjectReference, status: &'a Value) -> Option<Finish<'a>> {
+    finished::finish(&resource.api_version, &resource.kind, status)
+}
+
+/// Returns whether the status of a resource says that it is a task, as a Job or a bare Pod is, and
+/// has completed.
 pub fn says_completed(resource: &ObjectReference, status: &Value) -> bool {
-    if is_job(resource) {
-        is_complete(status)
-    } else {
+    if is_pod(resource) {
         // A kubelet says so of any pod that ends well because it is deleted.
-        is_task(resource)
-            && status["phase"] == "Succeeded"
-            && status[COMPLETED_MANIFEST].is_string()
+        status["phase"] == "Succeeded" && status[COMPLETED_MANIFEST].is_string()
+    } else {
+        finish(resource, status) == Some(Finish::Succeeded)
     }
 }
 
-/// Returns whether a cluster reports that the resource is a Job or a bare Pod and has completed
-/// there.
+/// Returns whether a cluster reports that the resource is a task and has completed there.
 pub fn has_completed(
     resource: &ObjectReference,
     reports: &[AggregatedStatusItem],
@@ -66,6 +72,7 @@ pub fn is_over_in(
     reports: &[AggregatedStatusItem],
     cluster: &str,
 ) -> bool {
+    let is_over = |status: &Value| finish(resource, status).is_some();
     is_job(resource) && reports_any(reports, cluster, is_over)
 }
 
@@ -78,10 +85,10 @@ fn reports_any(
     reports.any(|it| it.status.as_ref().is_some_and(|status| says(&status.0)))
 }
 
-/// Returns whether a Job or a bare Pod has completed in every cluster that it was in, by the status
-/// of its template: the reports of its clusters are removed when they leave the fleet. `None` means
-/// that this cannot be read yet. A template that is not seen may have been left out by a list; if
-/// it is gone, garbage collection removes its binding.
+/// Returns whether a task has completed in every cluster that it was in, by the status of its
+/// template: the reports of its clusters are removed when they leave the fleet. `None` means that
+/// this cannot be read yet. A template that is not seen may have been left out by a list; if it is
+/// gone, garbage collection removes its binding.
 pub fn has_completed_by_template(fleet: &Fleet, resource: &ObjectReference) -> Option<bool> {
     if !is_task(resource) {
         return Some(false);
@@ -90,9 +97,19 @@ pub fn has_completed_by_template(fleet: &Fleet, resource: &ObjectReference) -> O
     match fleet.templates.get(&key) {
         Lookup::Found(template) => {
             let is_same = template.metadata().uid == resource.uid;
-            Some(is_same && template.is_complete())
+            Some(is_same && is_complete(resource, &template.object(&key.kind)))
         }
         Lookup::Absent | Lookup::Unknown => None,
+    }
+}
+
+/// Returns whether the status of a template says that its task has completed everywhere.
+fn is_complete(resource: &ObjectReference, template: &Value) -> bool {
+    if is_pod(resource) {
+        let policy = template["spec"]["restartPolicy"].as_str();
+        matches!(policy, Some("Never" | "OnFailure")) && template["status"]["phase"] == "Succeeded"
+    } else {
+        finish(resource, &template["status"]) == Some(Finish::Succeeded)
     }
 }
 
@@ -100,8 +117,8 @@ pub fn has_completed_by_template(fleet: &Fleet, resource: &ObjectReference) -> O
 pub fn is_over_as_a_whole(fleet: &Fleet, resource: &ObjectReference) -> bool {
     let key = TemplateKey::of(resource);
     let template = fleet.templates.get(&key);
-    is_job(resource)
-        && matches!(template, Lookup::Found(it) if is_over(&it.object(&key.kind)["status"]))
+    let is_over = |object: &Value| finish(resource, &object["status"]).is_some();
+    is_job(resource) && matches!(template, Lookup::Found(it) if is_over(&it.object(&key.kind)))
 }
 
 /// Returns whether the placement of a binding divides its replicas.
@@ -157,7 +174,8 @@ pub fn is_undone<'a>(
     works: impl IntoIterator<Item = &'a CachedWork>,
     reports: &[AggregatedStatusItem],
 ) -> bool {
-    !is_over(&template["status"]) && undone(spec, template, &held(works), reports).is_some()
+    finish(&spec.resource, &template["status"]).is_none()
+        && undone(spec, template, &held(works), reports).is_some()
 }
 
 /// Returns whether a part of the completions of a binding runs in no cluster, as [`is_undone`] says

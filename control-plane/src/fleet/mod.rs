@@ -14,7 +14,6 @@ pub mod deleted_works;
 pub mod fencing;
 pub mod followers;
 pub mod intern;
-pub mod job_status;
 pub mod labelled;
 pub mod last_patches;
 pub mod lease_changes;

@@ -20,7 +20,6 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::allocated::{blank_allocated, drop_blank};
-use super::job_status::is_complete;
 use super::labelled::Labelled;
 
 /// On a binding (ours): fingerprint of the template that it was made of. Every write of a
@@ -148,7 +147,6 @@ pub struct Template {
     text: Box<str>,
     content: u64,
     fingerprint: u64,
-    is_complete: bool,
 }
 
 impl fmt::Display for TemplateKey {
@@ -157,13 +155,6 @@ impl fmt::Display for TemplateKey {
         let name = namespaced_key(namespace, &self.name);
         write!(f, "{} {name}", self.kind.kind)
     }
-}
-
-/// Returns whether an object is a bare Pod that has run to its end. Items of lists do not carry
-/// their kind.
-fn has_succeeded(object: &Value) -> bool {
-    let policy = object["spec"]["restartPolicy"].as_str();
-    matches!(policy, Some("Never" | "OnFailure")) && object["status"]["phase"] == "Succeeded"
 }
 
 impl Template {
@@ -181,7 +172,6 @@ impl Template {
         if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
             spec.extend(families);
         }
-        let is_complete = is_complete(&object["status"]) || has_succeeded(&object);
         let content = content(&mut object);
         let fingerprint = without_claim(object);
         Ok(Self {
@@ -189,7 +179,6 @@ impl Template {
             text,
             content,
             fingerprint,
-            is_complete,
         })
     }
 
@@ -238,12 +227,6 @@ impl Template {
         recorded_fingerprint(binding).is_some_and(|recorded| recorded != self.fingerprint())
     }
 
-    /// Returns whether the status of the template says, as that of a Job or a bare Pod does, that
-    /// it has completed everywhere.
-    pub fn is_complete(&self) -> bool {
-        self.is_complete
-    }
-
     /// Returns the reference by which events name the template.
     pub fn reference(&self, key: &TemplateKey) -> k8s_openapi::api::core::v1::ObjectReference {
         k8s_openapi::api::core::v1::ObjectReference {
@@ -283,13 +266,13 @@ pub fn codec() -> Codec<Template> {
         pack: |it| {
             let object: &RawValue = serde_json::from_str(&it.text)?;
             Ok(Parts {
-                text: serde_json::to_vec(&(it.content, it.fingerprint, it.is_complete, object))?,
+                text: serde_json::to_vec(&(it.content, it.fingerprint, object))?,
                 labels: outline::text(it.labels()),
                 shared: None,
             })
         },
         unpack: |text, _| {
-            let (content, fingerprint, is_complete, object): (_, _, _, Box<RawValue>) =
+            let (content, fingerprint, object): (_, _, Box<RawValue>) =
                 serde_json::from_slice(text)?;
             let head: Head = serde_json::from_str(object.get())?;
             Ok(Template {
@@ -297,7 +280,6 @@ pub fn codec() -> Codec<Template> {
                 text: object.into(),
                 content,
                 fingerprint,
-                is_complete,
             })
         },
     }

@@ -161,9 +161,11 @@ impl Interpretation {
             }
         }
         let left_to = drift::left_to(manifest, object);
+        // A status that is too long still says that its task has run to its end.
+        let brief = |stays: bool| completed::brief(object, manifest).filter(|_| !stays);
         if (completed::is_task(manifest) || left_to.is_some())
             && let Some(seen) = &mut check.status
-            && let Some(mut status) = seen.status()
+            && let Some(mut status) = seen.status().or_else(|| brief(seen.stays))
         {
             completed::note(&mut status, object, manifest);
             if let (Some(manager), Some(status)) = (left_to, status.as_object_mut()) {
@@ -366,6 +368,23 @@ mod tests {
             assert_eq!(seen.health, health, "{what}");
             assert_eq!(seen.status().is_some(), has_status, "{what}");
             assert_eq!(check.trouble.is_none(), has_status, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_status_that_is_too_long_still_says_that_its_task_has_run_to_its_end() {
+        let manifest = json!({"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "metadata": {"name": "a"}});
+        for (phase, expected) in [("Running", false), ("Succeeded", true)] {
+            let mut object = manifest.clone();
+            let nodes = "x".repeat(work_status::LONGEST_STATUS);
+            object["status"] = json!({"phase": phase, "nodes": nodes});
+            let check = Interpretation::of(&object, &manifest, &Interpreters::default());
+            assert!(matches!(check.trouble, Some(Trouble::Status(_))));
+            let status = check.status.unwrap().status();
+            let says = |status: &Value| {
+                completed::says(status, &manifest) && status["phase"] == "Succeeded"
+            };
+            assert_eq!(status.as_ref().is_some_and(says), expected, "{phase}");
         }
     }
 

@@ -10,9 +10,9 @@ use super::judge;
 use super::plan::is_refused;
 use crate::fleet::completion;
 
-/// Returns whether the workload of a binding has completed in a cluster: it is a Job, and the
-/// cluster reports so; `None` if the cluster reports nothing of it. A completed Job that is created
-/// in another cluster runs again.
+/// Returns whether the workload of a binding has completed in a cluster: it is a task, and the
+/// cluster reports so; `None` if the cluster reports nothing of it. A completed task that is
+/// created in another cluster runs again.
 pub fn has_completed(binding: &AnyBinding, cluster: &str) -> Option<bool> {
     let reports = &binding.status().aggregated_status;
     completion::completed(&binding.spec.resource, reports, cluster)

@@ -93,8 +93,9 @@ pub enum Stay {
     /// The binding has no placement, so that its tolerations are unknown. (Karmada assumes none.)
     #[error("the binding has no placement, so its tolerations are unknown")]
     NoPlacement,
-    /// The Job has completed in the cluster. (Karmada runs it again in another one.)
-    #[error("the Job has completed there, and in another cluster it would run again")]
+    /// The Job, or another task, has completed in the cluster. (Karmada runs it again in another
+    /// one.)
+    #[error("it has completed there, and in another cluster it would run again")]
     Completed,
 }
 

@@ -104,7 +104,7 @@ fn item(cluster: &str, work: &CachedWork, resource: &ObjectReference) -> Aggrega
         let message = applied
             .map(|applied| applied.message.clone())
             .filter(|message| !message.is_empty());
-        // That a Job or a bare Pod has completed stays true, whatever became of a later write.
+        // That a task has completed stays true, whatever became of a later write.
         let says = |status: &RawExtension| says_completed(resource, &status.0);
         let completed = status
             .manifest_statuses
@@ -243,6 +243,8 @@ mod tests {
         for (group, kind, status, expected) in [
             ("batch", "Job", job("Complete"), true),
             ("batch", "Job", job("Suspended"), false),
+            ("kubeflow.org", "TFJob", job("Succeeded"), true),
+            ("kubeflow.org", "TFJob", job("Running"), false),
             ("", "Pod", pod("Succeeded", json!("a/1")), true),
             // It was stopped, and has not run to its end.
             ("", "Pod", pod("Succeeded", Value::Null), false),

@@ -100,10 +100,10 @@ pub(super) fn report_failure(fleet: &Fleet, binding: &AnyBinding, verdict: &Verd
     }
 }
 
-/// Says that a Job is not placed because nobody can say whether it has completed.
+/// Says that a task is not placed because nobody can say whether it has completed.
 pub(super) fn report_unread(fleet: &Fleet, binding: &AnyBinding) {
-    let note = "its clusters do not report whether the Job has completed, and the fleet API does not show the Job, which would say so: \
-                it is placed nowhere else meanwhile, since a completed Job would run again. Is its kind served, and readable for the \
+    let note = "its clusters do not report whether it has completed, and the fleet API does not show its template, which would say so: \
+                it is placed nowhere else meanwhile, since what has completed would run again. Is its kind served, and readable for the \
                 control plane?";
     tracing::warn!(binding = %BindingKey::of(binding), "{note}");
     publish(fleet, binding, EventType::Warning, note.to_owned());

@@ -40,10 +40,10 @@ impl Evictor {
         }
     }
 
-    /// Returns whether a workload is a Job that has completed in a cluster; `None` means that it
-    /// cannot be read yet. A cluster that reports something else runs the Job anew, whatever its
+    /// Returns whether a workload is a task that has completed in a cluster; `None` means that it
+    /// cannot be read yet. A cluster that reports something else runs the task anew, whatever its
     /// template says. The report is gone once the cluster's Works are, as when the cluster is taken
-    /// out of the fleet; a Job that left then would run a second time.
+    /// out of the fleet; a task that left then would run a second time.
     pub(super) fn has_completed(&self, binding: &AnyBinding, cluster: &str) -> Option<bool> {
         if !is_task(&binding.spec.resource) {
             return Some(false);
@@ -130,7 +130,7 @@ impl Evictor {
         };
         match self.fence_gate(cluster, binding, now) {
             FenceGate::Open if self.has_completed(binding, cluster).is_none() => {
-                let why = "its template cannot be read, so that it is not known whether the Job \
+                let why = "its template cannot be read, so that it is not known whether it \
                     has completed and would run again";
                 let until = now.tick + UNREAD;
                 waits(

@@ -230,6 +230,40 @@ fn a_bare_pod_that_has_succeeded_in_a_cluster_does_not_run_again_in_another_one(
 }
 
 #[test]
+fn a_task_of_another_project_that_has_completed_in_a_cluster_stays_there() {
+    let is = |kind: &str| json!({"conditions": [{"type": kind, "status": "True"}]});
+    for (version, kind, status, leaves) in [
+        ("kubeflow.org/v1", "PyTorchJob", is("Succeeded"), false),
+        ("kubeflow.org/v1", "PyTorchJob", is("Running"), true),
+        ("kubeflow.org/v1", "PyTorchJob", is("Failed"), true),
+        ("jobset.x-k8s.io/v1alpha2", "JobSet", is("Completed"), false),
+        (
+            "argoproj.io/v1alpha1",
+            "Workflow",
+            json!({"phase": "Succeeded"}),
+            false,
+        ),
+        (
+            "argoproj.io/v1alpha1",
+            "Workflow",
+            json!({"phase": "Running"}),
+            true,
+        ),
+    ] {
+        let resource = json!({"apiVersion": version, "kind": kind, "name": "sum"});
+        let mut task = binding("sum", &["c0"], &json!({"resource": resource}))
+            .as_ref()
+            .clone();
+        let reported = json!([{"clusterName": "c0", "status": status}]);
+        task.status = serde_json::from_value(json!({"aggregatedStatus": reported})).unwrap();
+        let mut world = World::pair(cluster("c0", &down(0)), [Arc::new(task)]);
+        let left = world.evict(10.0).len();
+        assert_eq!(left == 1, leaves, "{kind}: {status}");
+        assert!(leaves || world.has_reported("JobCompleted"));
+    }
+}
+
+#[test]
 fn a_job_that_completes_while_it_waits_stays() {
     let mut world = World::pair(cluster("c0", &json!([])), [job("c0", "Suspended")]);
     world.set(&cluster("c0", &taint("NoExecute", 1_000)));

@@ -1,0 +1,364 @@
+//! Kinds whose objects run to an end, and how their status says that it has come.
+//!
+//! An object of such a kind that has finished is no state to be kept: wherever it is made again, it
+//! runs again. Bare pods are not among them, because their status alone does not say it.
+
+use serde_json::{Value, json};
+
+/// End of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finish<'a> {
+    /// The task has done what it was to do, or certainly will.
+    Succeeded,
+    /// The task has failed and is not tried again. Holds the condition that says so, if one does.
+    Failed(Option<&'a Value>),
+}
+
+/// Kinds of an API group whose objects run to an end.
+struct Tasks {
+    group: &'static str,
+    kinds: &'static [&'static str],
+    /// Words for success, and for a failure that is the end. Success counts before failure.
+    succeeded: Words,
+    failed: Words,
+}
+
+/// Words of a status: values of a field, or types of conditions.
+#[derive(Clone, Copy)]
+struct Words(&'static str, &'static [&'static str]);
+
+const CONDITIONS: &str = "/conditions";
+
+const NONE: Words = Words(CONDITIONS, &[]);
+
+const FAILED: Words = Words(CONDITIONS, &["Failed"]);
+
+/// Condition of the jobs of Kubeflow that run. Putting together those of several clusters keeps it
+/// beside the success of one.
+const RUNNING: &str = "Running";
+
+/// Kinds by group, in whatever version.
+///
+/// A Workflow of Argo is over when it is in error, too. The application of Spark is tried again
+/// from `FAILING` and `SUBMISSION_FAILED`, the job of Volcano may go on from `Aborted`, and that of
+/// Ray is deployed again from `Retrying`.
+const TASKS: [Tasks; 10] = [
+    // `SuccessCriteriaMet` comes first, and `Complete` when the last pods have ended (KEP-3998).
+    Tasks {
+        group: "batch",
+        kinds: &["Job"],
+        succeeded: Words(CONDITIONS, &["Complete", "SuccessCriteriaMet"]),
+        failed: FAILED,
+    },
+    // The aggregated condition of several clusters has the longer name.
+    Tasks {
+        group: "apps.kruise.io",
+        kinds: &["BroadcastJob"],
+        succeeded: Words(CONDITIONS, &["Complete", "Completed"]),
+        failed: FAILED,
+    },
+    Tasks {
+        group: "argoproj.io",
+        kinds: &["Workflow"],
+        succeeded: Words("/phase", &["Succeeded"]),
+        failed: Words("/phase", &["Failed", "Error"]),
+    },
+    Tasks {
+        group: "batch.volcano.sh",
+        kinds: &["Job"],
+        succeeded: Words("/state/phase", &["Completed"]),
+        failed: Words("/state/phase", &["Failed", "Terminated"]),
+    },
+    Tasks {
+        group: "jobset.x-k8s.io",
+        kinds: &["JobSet"],
+        succeeded: Words(CONDITIONS, &["Completed"]),
+        failed: FAILED,
+    },
+    Tasks {
+        group: "kubeflow.org",
+        kinds: &[
+            "JAXJob",
+            "MPIJob",
+            "PaddleJob",
+            "PyTorchJob",
+            "TFJob",
+            "XGBoostJob",
+        ],
+        succeeded: Words(CONDITIONS, &["Succeeded"]),
+        failed: FAILED,
+    },
+    Tasks {
+        group: "ray.io",
+        kinds: &["RayJob"],
+        succeeded: Words("/jobStatus", &["SUCCEEDED"]),
+        failed: Words("/jobDeploymentStatus", &["Complete", "Failed"]),
+    },
+    Tasks {
+        group: "sparkoperator.k8s.io",
+        kinds: &["SparkApplication"],
+        succeeded: Words("/applicationState/state", &["COMPLETED"]),
+        failed: Words("/applicationState/state", &["FAILED"]),
+    },
+    // A failed one has the same condition with the status False.
+    Tasks {
+        group: "tekton.dev",
+        kinds: &["PipelineRun", "TaskRun"],
+        succeeded: Words(CONDITIONS, &["Succeeded"]),
+        failed: NONE,
+    },
+    Tasks {
+        group: "trainer.kubeflow.org",
+        kinds: &["TrainJob"],
+        succeeded: Words(CONDITIONS, &["Complete"]),
+        failed: FAILED,
+    },
+];
+
+/// Returns whether objects of a kind run to an end, other than bare pods.
+pub fn is_task(api_version: &str, kind: &str) -> bool {
+    tasks(api_version, kind).is_some()
+}
+
+/// Returns how the task of an object of a kind has ended, as its status says; `None` if it runs, or
+/// the kind has no end.
+pub fn finish<'a>(api_version: &str, kind: &str, status: &'a Value) -> Option<Finish<'a>> {
+    let tasks = tasks(api_version, kind)?;
+    if tasks.succeeded.found(status).is_some() {
+        Some(Finish::Succeeded)
+    } else {
+        let said = tasks.failed.found(status)?;
+        Some(Finish::Failed(said.is_object().then_some(said)))
+    }
+}
+
+/// Returns the part of a status by which [`finish`] knows the end of a task; `None` if it has not
+/// ended.
+pub fn brief(api_version: &str, kind: &str, status: &Value) -> Option<Value> {
+    let tasks = tasks(api_version, kind)?;
+    let words = [tasks.succeeded, tasks.failed];
+    let (Words(at, _), said) = words
+        .into_iter()
+        .find_map(|words| Some((words, words.found(status)?)))?;
+    let said = match at {
+        CONDITIONS => json!([said]),
+        _ => said.clone(),
+    };
+    let fields = at.trim_start_matches('/').rsplit('/');
+    Some(fields.fold(said, |it, field| json!({ field: it })))
+}
+
+fn tasks(api_version: &str, kind: &str) -> Option<&'static Tasks> {
+    let (group, _) = api_version.split_once('/')?;
+    TASKS
+        .iter()
+        .find(|it| it.group == group && it.kinds.contains(&kind))
+}
+
+impl Words {
+    /// Returns what says one of the words: the value of the field, or the condition that is True.
+    fn found(self, status: &Value) -> Option<&Value> {
+        let Self(at, words) = self;
+        let said = status.pointer(at)?;
+        if at != CONDITIONS {
+            return said
+                .as_str()
+                .is_some_and(|it| words.contains(&it))
+                .then_some(said);
+        }
+        let conditions = said.as_array()?;
+        let of = |words: &[&str]| {
+            conditions.iter().find(|it| {
+                let kind = it["type"].as_str();
+                it["status"] == "True" && kind.is_some_and(|kind| words.contains(&kind))
+            })
+        };
+        of(words).filter(|_| of(&[RUNNING]).is_none())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn conditions(all: &[(&str, &str)]) -> Value {
+        let all = all.iter();
+        let all = all.map(|(kind, status)| json!({ "type": kind, "status": status }));
+        json!({ "conditions": all.collect::<Vec<_>>() })
+    }
+
+    #[test]
+    fn a_task_has_ended_as_the_controller_of_its_kind_says() {
+        let is = |kind: &str| conditions(&[(kind, "True")]);
+        let (yes, no, open) = (Some(true), Some(false), None);
+        let succeeded = conditions(&[
+            ("Created", "True"),
+            ("Running", "False"),
+            ("Succeeded", "True"),
+        ]);
+        let of_two_clusters = conditions(&[("Running", "True"), ("Succeeded", "True")]);
+        let ray = |job: &str, deployment: &str| json!({ "jobStatus": job, "jobDeploymentStatus": deployment });
+        let spark = |state: &str| json!({ "applicationState": { "state": state } });
+        let volcano = |phase: &str| json!({ "state": { "phase": phase } });
+        for (version, kind, status, expected) in [
+            ("batch/v1", "Job", is("Complete"), yes),
+            ("batch/v1", "Job", is("SuccessCriteriaMet"), yes),
+            ("batch/v1", "Job", is("Failed"), no),
+            ("batch/v1", "Job", is("FailureTarget"), open),
+            ("batch/v1", "Job", is("Suspended"), open),
+            (
+                "batch/v1",
+                "Job",
+                conditions(&[("Complete", "False")]),
+                open,
+            ),
+            ("batch/v1", "CronJob", is("Complete"), open),
+            (
+                "apps.kruise.io/v1alpha1",
+                "BroadcastJob",
+                is("Complete"),
+                yes,
+            ),
+            ("apps.kruise.io/v1beta1", "BroadcastJob", is("Failed"), no),
+            (
+                "argoproj.io/v1alpha1",
+                "Workflow",
+                json!({ "phase": "Succeeded" }),
+                yes,
+            ),
+            (
+                "argoproj.io/v1alpha1",
+                "Workflow",
+                json!({ "phase": "Error" }),
+                no,
+            ),
+            (
+                "argoproj.io/v1alpha1",
+                "Workflow",
+                json!({ "phase": "Running" }),
+                open,
+            ),
+            (
+                "argoproj.io/v1alpha1",
+                "Rollout",
+                json!({ "phase": "Succeeded" }),
+                open,
+            ),
+            (
+                "batch.volcano.sh/v1alpha1",
+                "Job",
+                volcano("Completed"),
+                yes,
+            ),
+            (
+                "batch.volcano.sh/v1alpha1",
+                "Job",
+                volcano("Terminated"),
+                no,
+            ),
+            ("batch.volcano.sh/v1alpha1", "Job", volcano("Aborted"), open),
+            ("batch.volcano.sh/v1alpha1", "Job", is("Complete"), open),
+            ("jobset.x-k8s.io/v1alpha2", "JobSet", is("Completed"), yes),
+            ("jobset.x-k8s.io/v1alpha2", "JobSet", is("Failed"), no),
+            (
+                "jobset.x-k8s.io/v1alpha2",
+                "JobSet",
+                is("StartupPolicyCompleted"),
+                open,
+            ),
+            ("kubeflow.org/v1", "TFJob", succeeded.clone(), yes),
+            ("kubeflow.org/v1", "XGBoostJob", succeeded.clone(), yes),
+            ("kubeflow.org/v1", "PyTorchJob", is("Failed"), no),
+            ("kubeflow.org/v2beta1", "MPIJob", succeeded, yes),
+            ("kubeflow.org/v2beta1", "MPIJob", of_two_clusters, open),
+            ("kubeflow.org/v1", "Notebook", is("Succeeded"), open),
+            ("ray.io/v1", "RayJob", ray("SUCCEEDED", "Running"), yes),
+            ("ray.io/v1", "RayJob", ray("STOPPED", "Complete"), no),
+            ("ray.io/v1", "RayJob", ray("FAILED", "Failed"), no),
+            ("ray.io/v1", "RayJob", ray("FAILED", "Retrying"), open),
+            (
+                "ray.io/v1",
+                "RayCluster",
+                ray("SUCCEEDED", "Complete"),
+                open,
+            ),
+            (
+                "sparkoperator.k8s.io/v1beta2",
+                "SparkApplication",
+                spark("COMPLETED"),
+                yes,
+            ),
+            (
+                "sparkoperator.k8s.io/v1beta2",
+                "SparkApplication",
+                spark("FAILED"),
+                no,
+            ),
+            (
+                "sparkoperator.k8s.io/v1beta2",
+                "SparkApplication",
+                spark("SUCCEEDING"),
+                open,
+            ),
+            (
+                "sparkoperator.k8s.io/v1beta2",
+                "SparkApplication",
+                spark("SUBMISSION_FAILED"),
+                open,
+            ),
+            ("tekton.dev/v1", "PipelineRun", is("Succeeded"), yes),
+            (
+                "tekton.dev/v1",
+                "TaskRun",
+                conditions(&[("Succeeded", "Unknown")]),
+                open,
+            ),
+            (
+                "trainer.kubeflow.org/v1alpha1",
+                "TrainJob",
+                is("Complete"),
+                yes,
+            ),
+            ("v1", "Pod", json!({ "phase": "Succeeded" }), open),
+            ("apps/v1", "Deployment", is("Complete"), open),
+        ] {
+            let found = finish(version, kind, &status);
+            let has_succeeded = found.map(|it| it == Finish::Succeeded);
+            assert_eq!(has_succeeded, expected, "{version} {kind}: {status}");
+            let brief = brief(version, kind, &status);
+            assert_eq!(brief.is_some(), expected.is_some(), "{kind}: {status}");
+            if let Some(brief) = brief {
+                assert_eq!(finish(version, kind, &brief), found, "{kind}: {brief}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_brief_form_of_a_status_holds_no_more_than_its_end() {
+        let workflow = json!({ "phase": "Succeeded", "nodes": { "a": { "phase": "Failed" } } });
+        let status = conditions(&[("Suspended", "False"), ("Failed", "True")]);
+        let spark = json!({ "applicationState": { "state": "FAILED", "errorMessage": "oom" } });
+        for (version, kind, status, expected) in [
+            (
+                "argoproj.io/v1alpha1",
+                "Workflow",
+                workflow,
+                json!({ "phase": "Succeeded" }),
+            ),
+            (
+                "jobset.x-k8s.io/v1alpha2",
+                "JobSet",
+                status,
+                conditions(&[("Failed", "True")]),
+            ),
+            (
+                "sparkoperator.k8s.io/v1beta2",
+                "SparkApplication",
+                spark,
+                json!({ "applicationState": { "state": "FAILED" } }),
+            ),
+        ] {
+            assert_eq!(brief(version, kind, &status), Some(expected), "{kind}");
+        }
+    }
+}
