@@ -273,7 +273,7 @@ impl Objects {
         self.refuse_unmanaged(key, desired, &observed)?;
         refuse_terminating(key, &observed)?;
         // An object that is overwritten keeps nothing that its template does not have.
-        let is_overwritten = !ownership::is_managed(&observed);
+        let is_overwritten = !ownership::is_managed_for(desired, &observed);
         let adoption = || is_overwritten.then(|| adoption(&observed, None)).flatten();
         let observed = match takeover(&observed).or_else(adoption) {
             Some(takeover) => self.member.patch(key, &takeover).await?,

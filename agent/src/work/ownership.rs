@@ -3,7 +3,7 @@
 
 use muster_shared::fencing;
 use muster_shared::merge::object_in;
-use muster_shared::names::{annotation as annotations, label as labels};
+use muster_shared::names::{self, annotation as annotations, label as labels};
 use serde_json::{Map, Value, json};
 
 /// Labels that go when an object is released to the member.
@@ -52,9 +52,33 @@ pub fn is_managed(object: &Value) -> bool {
     label(object, labels::MANAGED) == Some("true")
 }
 
+/// Returns whether an object in the member has the marks of another one, which controls it:
+/// operators copy labels and annotations to what they make. The Work of a template is named by the
+/// object that it is for.
+pub fn has_copied_marks(kind: &str, object: &Value) -> bool {
+    let metadata = &object["metadata"];
+    let owners = metadata["ownerReferences"].as_array();
+    let is_controlled = owners
+        .into_iter()
+        .flatten()
+        .any(|it| it["controller"] == true);
+    let text = |field: &str| metadata[field].as_str().unwrap_or_default();
+    let own = || names::work(kind, text("name"), text("namespace"));
+    is_controlled && annotation(object, annotations::WORK_NAME) != Some(&*own())
+}
+
+/// Returns whether an object that exists in the member and that a desired state names is the
+/// fleet's: it is managed, and the marks are its own. Those of the same Work always are.
+pub fn is_managed_for(desired: &Value, observed: &Value) -> bool {
+    let work = annotation(desired, annotations::WORK_NAME);
+    let is_same = work.is_some() && annotation(observed, annotations::WORK_NAME) == work;
+    let kind = desired["kind"].as_str().unwrap_or_default();
+    is_managed(observed) && (is_same || !has_copied_marks(kind, observed))
+}
+
 /// Returns whether an object that exists in the member may be changed for this desired state.
 pub fn may_update(desired: &Value, observed: &Value) -> bool {
-    is_managed(observed)
+    is_managed_for(desired, observed)
         || is_former_copy(desired, observed)
         || annotation(desired, annotations::CONFLICT_RESOLUTION) == Some("overwrite")
 }
@@ -201,6 +225,35 @@ mod tests {
             let desired = object(&json!({}), &marks);
             assert_eq!(may_update(&desired, &managed), on_managed, "{marks}");
             assert_eq!(may_update(&desired, &foreign), on_foreign, "{marks}");
+        }
+    }
+
+    #[test]
+    fn an_object_with_the_marks_of_its_owner_is_not_taken_over_as_the_fleets() {
+        let work = names::work("Secret", "tls", "shop");
+        let owner = |controls: bool| json!([{"kind": "Thing", "uid": "u", "controller": controls}]);
+        for (what, wanted, marked, owners, expected) in [
+            ("made by a Work", &*work, &*work, json!([]), true),
+            ("of another Work", "mine", "other", json!([]), true),
+            ("and controlled", &*work, &*work, owner(true), true),
+            ("of a Work made by hand", "mine", "mine", owner(true), true),
+            ("with copied marks", &*work, "thing-5d", owner(true), false),
+            (
+                "of an owner without control",
+                &*work,
+                "thing-5d",
+                owner(false),
+                true,
+            ),
+        ] {
+            let marks = json!({labels::MANAGED: "true"});
+            let mut observed = object(&marks, &json!({annotations::WORK_NAME: marked}));
+            observed["metadata"]["name"] = json!("tls");
+            observed["metadata"]["namespace"] = json!("shop");
+            observed["metadata"]["ownerReferences"] = owners;
+            let mut desired = object(&json!({}), &json!({annotations::WORK_NAME: wanted}));
+            desired["kind"] = json!("Secret");
+            assert_eq!(may_update(&desired, &observed), expected, "{what}");
         }
     }
 

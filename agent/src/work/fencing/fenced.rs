@@ -40,8 +40,10 @@ impl<'de> Deserialize<'de> for Fenced {
         static SHAPE: LazyLock<Value> = LazyLock::new(|| {
             json!({ "metadata": {
                 "name": true, "namespace": true, "uid": true, "deletionTimestamp": true,
+                "ownerReferences": true,
                 "labels": { label::FENCED: true, label::KUEUE_QUEUE: true },
-                "annotations": { annotation::FENCING: true, annotation::FLEET: true, annotation::STOPPED: true },
+                "annotations": { annotation::FENCING: true, annotation::FLEET: true, annotation::STOPPED: true,
+                    annotation::WORK_NAME: true },
             }})
         });
         static STATUS: LazyLock<Value> =

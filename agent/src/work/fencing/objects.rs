@@ -119,6 +119,8 @@ impl Objects {
                 Listed::Object(it) if fleet.owner(ownership::fleet(&it.head)) == Owner::Other => {
                     None
                 }
+                // The orders are those of its owner.
+                Listed::Object(it) if ownership::has_copied_marks(&kind.kind, &it.head) => None,
                 // An object may come twice.
                 Listed::Object(it) if !seen.insert(text(&it.head, "uid").map(str::to_owned)) => {
                     None

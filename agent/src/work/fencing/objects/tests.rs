@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use http::Method;
+use muster_shared::names;
 use parking_lot::Mutex;
 use serde_json::Value;
 
@@ -161,6 +162,26 @@ async fn an_object_of_another_fleet_or_of_none_is_not_stopped() {
         let lists = server.lists.lock();
         let selects = |it: &String| it.contains("karmada.io%2Fmanaged%3Dtrue");
         assert!(lists.iter().all(selects), "{lists:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_has_the_orders_of_its_owner_is_not_stopped() {
+    let own = names::work("Deployment", "web", "shop");
+    for (work, is_controlled, stopped) in [
+        (Some(&*own), true, 1),
+        (Some("thing-5d"), false, 1),
+        (Some("thing-5d"), true, 0),
+        (None, true, 0),
+    ] {
+        let mut object = fenced("web", 1);
+        object["metadata"]["annotations"][annotation::WORK_NAME] = json!(work);
+        let owner = json!({ "kind": "Thing", "uid": "t", "controller": is_controlled });
+        object["metadata"]["ownerReferences"] = json!([owner]);
+        let (objects, server) = server("deployments", vec![object]);
+        let round = stop(&objects, "Deployment").await;
+        assert_eq!(round.stopped, stopped, "{work:?} {is_controlled}");
+        assert_eq!(server.wrote().len(), stopped, "{work:?} {is_controlled}");
     }
 }
 
