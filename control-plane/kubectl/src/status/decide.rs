@@ -82,6 +82,10 @@ const PAUSED: &str = "Paused";
 /// The one of them that the stop of the old copy ends.
 pub(super) const FOR_FENCE: &str = "WaitingForFence";
 
+/// Reasons for which a host name is not published before somebody acts: another object has it, or
+/// what is asked for, or the kind that it needs, is refused.
+const UNPUBLISHED: [&str; 4] = ["Conflict", "Invalid", "NotServed", "Refused"];
+
 /// What was read of a fleet. A part that could not be read is an error of its own.
 #[derive(Clone)]
 pub(super) struct Snapshot {
@@ -187,6 +191,8 @@ pub(super) struct Report {
     pub suspensions: Vec<String>,
     /// Services and Ingresses whose host names do not lead to healthy copies.
     pub hostnames: Group,
+    /// Services and Ingresses whose host names are not published before somebody acts.
+    pub unpublished: Vec<Waiting>,
     /// Credentials and tokens that have ended, or end in days and were not renewed.
     pub expires: Vec<Expiry>,
     /// The clusters, if they were asked for and could be read.
@@ -402,8 +408,12 @@ fn take(report: &mut Report, binding: &AnyBinding, silent: &BTreeSet<String>) {
     if let Some(lacks) = holds(references::CONDITION, conditions::TRUE) {
         report.without_dependencies.push(waiting(lacks));
     }
-    if holds(condition::HOSTNAME_PUBLISHED, conditions::FALSE).is_some() {
-        report.hostnames.add(binding);
+    match holds(condition::HOSTNAME_PUBLISHED, conditions::FALSE) {
+        Some(said) if UNPUBLISHED.contains(&said.reason.as_str()) => {
+            report.unpublished.push(waiting(said));
+        }
+        Some(_) => report.hostnames.add(binding),
+        None => {}
     }
     if is_suspended(binding) {
         report.suspended.add(binding);

@@ -224,6 +224,11 @@ fn matters(report: &Report, now: Timestamp) -> Vec<(Severity, String)> {
             Attention,
             "with missing dependencies",
         ),
+        (
+            report.unpublished.len(),
+            Attention,
+            "with a host name that is not published",
+        ),
     ] {
         if number > 0 {
             all.push((severity, format!("{} {words}", count(number, "workload"))));

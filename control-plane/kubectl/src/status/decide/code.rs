@@ -63,6 +63,7 @@ impl Report {
             && !self.stuck().any(waits)
             && self.held_back.is_empty()
             && self.without_dependencies.is_empty()
+            && self.unpublished.is_empty()
             && self.service.without.count == 0
             && self.service.failing.count == 0;
         match (self.is_blind, is_well) {

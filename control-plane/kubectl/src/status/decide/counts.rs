@@ -23,6 +23,7 @@ impl Report {
             ("applications", self.applications.len()),
             ("heldBack", self.held_back.len()),
             ("withoutDependencies", self.without_dependencies.len()),
+            ("unpublished", self.unpublished.len()),
         ])
     }
 
@@ -39,6 +40,7 @@ impl Report {
         self.applications.truncate(most);
         self.held_back.truncate(most);
         self.without_dependencies.truncate(most);
+        self.unpublished.truncate(most);
     }
 }
 

@@ -34,6 +34,7 @@ pub(super) fn facts(report: &Report, now: Timestamp) -> Vec<Fact> {
     ]);
     all.extend(suspended(report).map(|it| ("Suspended", it)));
     all.extend(hostnames(report).map(|it| ("Host names", it)));
+    all.extend(unpublished(report).map(|it| ("Host names", it)));
     let fact = |(name, text)| Fact { name, text };
     all.into_iter().map(fact).collect()
 }
@@ -191,6 +192,18 @@ fn hostnames(report: &Report) -> Option<String> {
     let leads = either(number, "does not lead", "do not lead");
     let whose =
         format!("{number} ({names}) {leads} to healthy copies; why: kubectl muster explain");
+    (number > 0).then_some(whose)
+}
+
+/// Returns a sentence about host names that are not published before somebody acts; `None` without
+/// any.
+fn unpublished(report: &Report) -> Option<String> {
+    let number = report.unpublished.len();
+    let names = report.unpublished.iter().map(|it| it.workload.clone());
+    let names: Vec<String> = names.collect();
+    let names = first_titles(&names, number);
+    let verb = either(number, "is", "are");
+    let whose = format!("{number} ({names}) {verb} not published; why: kubectl muster explain");
     (number > 0).then_some(whose)
 }
 

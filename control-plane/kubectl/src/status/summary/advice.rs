@@ -124,6 +124,12 @@ pub(super) fn advice(report: &Report, severity: Severity, lost: Lost) -> Advice 
             "propagate what the workload refers to, to the same clusters",
         );
     }
+    if let Some(first) = report.unpublished.first() {
+        return of_stranded(
+            first,
+            "see what keeps the host name from being published, and change or delete that",
+        );
+    }
     if !report.expires.is_empty() || report.may_be_paused || !report.leader.acts {
         return Advice::new("see what is wrong", "kubectl muster check");
     }

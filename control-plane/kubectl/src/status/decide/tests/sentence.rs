@@ -444,6 +444,28 @@ fn the_state_of_the_fleet_is_reported_in_one_sentence() {
                 &[],
                 vec![binding(
                     "web",
+                    &[("HostnamePublished", "False", "Conflict")],
+                    None,
+                )],
+            ),
+            "ATTENTION: 1 workload with a host name that is not published",
+        ),
+        (
+            with(
+                &[],
+                vec![binding(
+                    "web",
+                    &[("HostnamePublished", "False", "NothingServes")],
+                    None,
+                )],
+            ),
+            "WELL: 5 of 5 clusters ready, 1 workload placed",
+        ),
+        (
+            with(
+                &[],
+                vec![binding(
+                    "web",
                     &[("FullyApplied", "Unknown", "ClustersNotHeard")],
                     None,
                 )],
