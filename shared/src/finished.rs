@@ -197,131 +197,61 @@ mod tests {
             ("Succeeded", "True"),
         ]);
         let of_two_clusters = conditions(&[("Running", "True"), ("Succeeded", "True")]);
-        let ray = |job: &str, deployment: &str| json!({ "jobStatus": job, "jobDeploymentStatus": deployment });
-        let spark = |state: &str| json!({ "applicationState": { "state": state } });
-        let volcano = |phase: &str| json!({ "state": { "phase": phase } });
-        for (version, kind, status, expected) in [
-            ("batch/v1", "Job", is("Complete"), yes),
-            ("batch/v1", "Job", is("SuccessCriteriaMet"), yes),
-            ("batch/v1", "Job", is("Failed"), no),
-            ("batch/v1", "Job", is("FailureTarget"), open),
-            ("batch/v1", "Job", is("Suspended"), open),
+        let not_yet = |kind: &str| conditions(&[(kind, "Unknown")]);
+        let phase = |phase: &str| json!({ "phase": phase });
+        let state = |state: &str| json!({ "applicationState": { "state": state } });
+        let phase_of = |phase: &str| json!({ "state": { "phase": phase } });
+        let ray = |job: &str, all: &str| json!({ "jobStatus": job, "jobDeploymentStatus": all });
+        let job_set = "jobset.x-k8s.io/v1alpha2 JobSet";
+        let spark = "sparkoperator.k8s.io/v1beta2 SparkApplication";
+        let volcano = "batch.volcano.sh/v1alpha1 Job";
+        let workflow = "argoproj.io/v1alpha1 Workflow";
+        for (kind, status, expected) in [
+            ("batch/v1 Job", is("Complete"), yes),
+            ("batch/v1 Job", is("SuccessCriteriaMet"), yes),
+            ("batch/v1 Job", is("Failed"), no),
+            ("batch/v1 Job", is("FailureTarget"), open),
+            ("batch/v1 Job", not_yet("Complete"), open),
+            ("batch/v1 CronJob", is("Complete"), open),
+            ("apps.kruise.io/v1alpha1 BroadcastJob", is("Complete"), yes),
+            ("apps.kruise.io/v1beta1 BroadcastJob", is("Failed"), no),
+            (workflow, phase("Succeeded"), yes),
+            (workflow, phase("Error"), no),
+            (workflow, phase("Running"), open),
+            ("argoproj.io/v1alpha1 Rollout", phase("Succeeded"), open),
+            (volcano, phase_of("Completed"), yes),
+            (volcano, phase_of("Terminated"), no),
+            (volcano, phase_of("Aborted"), open),
+            (volcano, is("Complete"), open),
+            (job_set, is("Completed"), yes),
+            (job_set, is("Failed"), no),
+            (job_set, is("StartupPolicyCompleted"), open),
+            ("kubeflow.org/v1 TFJob", succeeded.clone(), yes),
+            ("kubeflow.org/v1 XGBoostJob", succeeded.clone(), yes),
+            ("kubeflow.org/v1 PyTorchJob", is("Failed"), no),
+            ("kubeflow.org/v2beta1 MPIJob", succeeded, yes),
+            ("kubeflow.org/v2beta1 MPIJob", of_two_clusters, open),
+            ("kubeflow.org/v1 Notebook", is("Succeeded"), open),
+            ("ray.io/v1 RayJob", ray("SUCCEEDED", "Running"), yes),
+            ("ray.io/v1 RayJob", ray("STOPPED", "Complete"), no),
+            ("ray.io/v1 RayJob", ray("FAILED", "Failed"), no),
+            ("ray.io/v1 RayJob", ray("FAILED", "Retrying"), open),
+            ("ray.io/v1 RayCluster", ray("SUCCEEDED", "Complete"), open),
+            (spark, state("COMPLETED"), yes),
+            (spark, state("FAILED"), no),
+            (spark, state("SUCCEEDING"), open),
+            (spark, state("SUBMISSION_FAILED"), open),
+            ("tekton.dev/v1 PipelineRun", is("Succeeded"), yes),
+            ("tekton.dev/v1 TaskRun", not_yet("Succeeded"), open),
             (
-                "batch/v1",
-                "Job",
-                conditions(&[("Complete", "False")]),
-                open,
-            ),
-            ("batch/v1", "CronJob", is("Complete"), open),
-            (
-                "apps.kruise.io/v1alpha1",
-                "BroadcastJob",
+                "trainer.kubeflow.org/v1alpha1 TrainJob",
                 is("Complete"),
                 yes,
             ),
-            ("apps.kruise.io/v1beta1", "BroadcastJob", is("Failed"), no),
-            (
-                "argoproj.io/v1alpha1",
-                "Workflow",
-                json!({ "phase": "Succeeded" }),
-                yes,
-            ),
-            (
-                "argoproj.io/v1alpha1",
-                "Workflow",
-                json!({ "phase": "Error" }),
-                no,
-            ),
-            (
-                "argoproj.io/v1alpha1",
-                "Workflow",
-                json!({ "phase": "Running" }),
-                open,
-            ),
-            (
-                "argoproj.io/v1alpha1",
-                "Rollout",
-                json!({ "phase": "Succeeded" }),
-                open,
-            ),
-            (
-                "batch.volcano.sh/v1alpha1",
-                "Job",
-                volcano("Completed"),
-                yes,
-            ),
-            (
-                "batch.volcano.sh/v1alpha1",
-                "Job",
-                volcano("Terminated"),
-                no,
-            ),
-            ("batch.volcano.sh/v1alpha1", "Job", volcano("Aborted"), open),
-            ("batch.volcano.sh/v1alpha1", "Job", is("Complete"), open),
-            ("jobset.x-k8s.io/v1alpha2", "JobSet", is("Completed"), yes),
-            ("jobset.x-k8s.io/v1alpha2", "JobSet", is("Failed"), no),
-            (
-                "jobset.x-k8s.io/v1alpha2",
-                "JobSet",
-                is("StartupPolicyCompleted"),
-                open,
-            ),
-            ("kubeflow.org/v1", "TFJob", succeeded.clone(), yes),
-            ("kubeflow.org/v1", "XGBoostJob", succeeded.clone(), yes),
-            ("kubeflow.org/v1", "PyTorchJob", is("Failed"), no),
-            ("kubeflow.org/v2beta1", "MPIJob", succeeded, yes),
-            ("kubeflow.org/v2beta1", "MPIJob", of_two_clusters, open),
-            ("kubeflow.org/v1", "Notebook", is("Succeeded"), open),
-            ("ray.io/v1", "RayJob", ray("SUCCEEDED", "Running"), yes),
-            ("ray.io/v1", "RayJob", ray("STOPPED", "Complete"), no),
-            ("ray.io/v1", "RayJob", ray("FAILED", "Failed"), no),
-            ("ray.io/v1", "RayJob", ray("FAILED", "Retrying"), open),
-            (
-                "ray.io/v1",
-                "RayCluster",
-                ray("SUCCEEDED", "Complete"),
-                open,
-            ),
-            (
-                "sparkoperator.k8s.io/v1beta2",
-                "SparkApplication",
-                spark("COMPLETED"),
-                yes,
-            ),
-            (
-                "sparkoperator.k8s.io/v1beta2",
-                "SparkApplication",
-                spark("FAILED"),
-                no,
-            ),
-            (
-                "sparkoperator.k8s.io/v1beta2",
-                "SparkApplication",
-                spark("SUCCEEDING"),
-                open,
-            ),
-            (
-                "sparkoperator.k8s.io/v1beta2",
-                "SparkApplication",
-                spark("SUBMISSION_FAILED"),
-                open,
-            ),
-            ("tekton.dev/v1", "PipelineRun", is("Succeeded"), yes),
-            (
-                "tekton.dev/v1",
-                "TaskRun",
-                conditions(&[("Succeeded", "Unknown")]),
-                open,
-            ),
-            (
-                "trainer.kubeflow.org/v1alpha1",
-                "TrainJob",
-                is("Complete"),
-                yes,
-            ),
-            ("v1", "Pod", json!({ "phase": "Succeeded" }), open),
-            ("apps/v1", "Deployment", is("Complete"), open),
+            ("v1 Pod", phase("Succeeded"), open),
+            ("apps/v1 Deployment", is("Complete"), open),
         ] {
+            let (version, kind) = kind.split_once(' ').unwrap();
             let found = finish(version, kind, &status);
             let has_succeeded = found.map(|it| it == Finish::Succeeded);
             assert_eq!(has_succeeded, expected, "{version} {kind}: {status}");
