@@ -179,6 +179,10 @@ pub(super) struct Answer {
     /// Absent for what is not counted in replicas.
     #[serde(skip_serializing_if = "Option::is_none")]
     replicas: Option<i32>,
+    /// Priority by which it is scheduled, and leaves a failed cluster, before others; absent if it
+    /// has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    priority: Option<i32>,
     clusters: Vec<TargetCluster>,
     /// Clusters that it is placed on and that cannot hold it now, each with the reason.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -275,6 +279,7 @@ impl Answer {
             name: binding.name_any(),
             workload: format!("{} {}", spec.resource.kind, spec.resource.name),
             replicas: spec.is_workload().then_some(spec.replicas),
+            priority: Some(spec.priority()).filter(|it| *it != 0),
             // An object that follows others is placed where they are.
             clusters: Scope::of(spec).targets,
             unavailable: unavailable.collect(),

@@ -44,6 +44,9 @@ impl fmt::Display for Answer {
         if let Some(placed_by) = &self.placed_by {
             writeln!(f, "Placed by: {placed_by}")?;
         }
+        if let Some(priority) = self.priority {
+            writeln!(f, "Priority: {priority}")?;
+        }
         writeln!(f, "Placed on: {placed}")?;
         for Unavailable { cluster, reason } in &self.unavailable {
             writeln!(f, "Not available: {cluster} {reason}")?;

@@ -87,6 +87,20 @@ fn what_an_old_copy_waits_for_is_reported_beside_it_and_of_a_job_that_no_grace_p
 }
 
 #[test]
+fn the_priority_of_a_workload_is_shown_if_it_has_one() {
+    for (priority, expected) in [(None, None), (Some(0), None), (Some(-5), Some(-5))] {
+        let (mut binding, snapshot) = scene();
+        let given = priority.map(|it| json!({ "priority": it }));
+        binding.spec.schedule_priority = given.map(read);
+        let answer = Answer::about(&binding, &snapshot, &core::Options::default());
+        assert_eq!(json!(answer)["priority"], json!(expected), "{priority:?}");
+        let line = "\nPriority: -5\nPlaced on: m1 (2), m5 (1)\n";
+        let text = answer.to_string();
+        assert_eq!(text.contains(line), expected.is_some(), "{text}");
+    }
+}
+
+#[test]
 fn people_get_a_table_of_all_clusters() {
     let expected = "\
 ResourceBinding shop/web-deployment: Deployment web, 6 replicas
