@@ -16,7 +16,7 @@ use crate::failures::{Failed, Failures};
 use crate::interpreter::{ByWebhook, Interpreter, Native, Scripts};
 use crate::layers::{Changed, Layers};
 use crate::lua::{Customization, Engine, Rules, thirdparty};
-use crate::native::{general_health, unsupported};
+use crate::native::{general_health, retain_labelled, unsupported};
 use crate::webhook::{Hooks, Overdue, Pending, VALID, Webhooks};
 use crate::{Answer, Dependency, Error, Operation, Question, Replicas};
 
@@ -280,11 +280,13 @@ impl Interpreters {
         self.changed(question)
     }
 
-    /// Returns the desired object with the fields from `observed` that the member decides.
+    /// Returns the desired object with the fields from `observed` that the member decides: those of
+    /// the rule, and the replicas of a Deployment that its label leaves to the member.
     ///
     /// # Errors
     /// A field cannot be read, the interpreter gave no answer, or the kind has no rule.
     pub fn retain(&self, desired: Value, observed: &Value) -> Result<Value, Error> {
+        let desired = retain_labelled(desired, observed)?;
         let question = Question {
             observed: Some(observed),
             ..Question::of(Operation::Retain, Cow::Owned(desired))

@@ -1,6 +1,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use muster_shared::names::label;
 use serde_json::json;
 
 use super::*;
@@ -46,6 +47,21 @@ fn a_customization_answers_before_the_built_in_script_and_that_before_the_native
             .replicas,
         3
     );
+}
+
+#[test]
+fn the_label_that_leaves_replicas_to_the_member_counts_beside_a_script_of_the_users() {
+    let plain = "function Retain(desired, observed) return desired end";
+    let own = "function Retain(desired, observed) desired.spec.replicas = 5 return desired end";
+    for (label, script, expected) in [("true", plain, 7), ("false", plain, 3), ("true", own, 5)] {
+        let script = [(Operation::Retain, script)];
+        let one = Interpreters::of(&[Customization::new("d", DEPLOYMENT, &script)]);
+        let (mut desired, mut observed) = (object(DEPLOYMENT), object(DEPLOYMENT));
+        desired["metadata"]["labels"] = json!({ label::RETAIN_REPLICAS: label });
+        observed["spec"]["replicas"] = json!(7);
+        let retained = one.retain(desired, &observed).unwrap();
+        assert_eq!(retained["spec"]["replicas"], json!(expected), "{script:?}");
+    }
 }
 
 #[test]

@@ -28,7 +28,7 @@ pub use kind::hook_enabled;
 pub(crate) use kind::unsupported;
 pub use prune::{prune, prune_server_fields};
 pub use replica::interpret_replica;
-pub use retain::retain;
+pub use retain::{retain, retain_labelled};
 pub use revise::revise_replica;
 pub use status::status;
 

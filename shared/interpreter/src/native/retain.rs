@@ -62,6 +62,19 @@ pub fn retain(mut desired: Value, observed: &Value) -> Result<Value, Error> {
     Ok(desired)
 }
 
+/// Returns the desired object with the number of replicas from `observed`, if it is a Deployment
+/// whose label leaves the number to the member. A rule of a user for the kind does not have to know
+/// the label.
+///
+/// # Errors
+/// The label or the number has the wrong type.
+pub fn retain_labelled(mut desired: Value, observed: &Value) -> Result<Value, Error> {
+    if Kind::of(&desired) == Some(Kind::Deployment) {
+        retain_replicas(&mut desired, observed)?;
+    }
+    Ok(desired)
+}
+
 /// Takes the value at `path` over, when the member has one.
 fn copy(desired: &mut Value, observed: &Value, path: &[&str]) -> Read<()> {
     match field(observed, path) {
