@@ -124,6 +124,9 @@ pub mod annotation {
     /// Clusters that a workload left because of a taint and may return to, as a JSON object of
     /// names and times.
     pub const HOMES: &str = "failover.muster.io/homes";
+    /// On a binding (Muster's own): time of the request by which the workload is to return to a
+    /// cluster that it left. A `rescheduleTriggeredAt` of this time is taken back once it may not.
+    pub const FAILBACK_ASKED: &str = "failover.muster.io/failback-asked";
     /// Prefix of the annotations of former versions, one for each cluster that a workload left.
     pub const OLD_HOME: &str = "home.failover.muster.io/";
     /// On a Cluster that workloads are to return to (Muster's own): time since which it is healthy.

@@ -100,7 +100,7 @@ pub(super) async fn request(
             Err(when) => return Ok(Requested::AtRate(when)),
         }
     };
-    let asked = ask(fleet, key, binding.as_ref(), time).await;
+    let asked = ask(fleet, key, binding.as_ref(), time, None).await;
     if let Some(paid) = paid {
         paid.settle(&asked);
     }
@@ -128,17 +128,21 @@ pub(super) fn is_answered(binding: &AnyBinding) -> bool {
     !is_reschedule_requested(&binding.spec, status) || is_refused
 }
 
-/// Writes a request.
+/// Writes a request, and its time into an annotation `mark` of the binding if there is one.
 pub(super) async fn ask(
     fleet: &Fleet,
     key: &BindingKey,
     binding: &AnyBinding,
     time: Timestamp,
+    mark: Option<&str>,
 ) -> Result<(), kube::Error> {
-    let patch = json!({
+    let mut patch = json!({
         "metadata": { "resourceVersion": binding.metadata.resource_version },
         "spec": { "rescheduleTriggeredAt": Time(time) },
     });
+    if let Some(mark) = mark {
+        patch["metadata"]["annotations"] = json!({ mark: time.to_string() });
+    }
     merge(&key.api(&fleet.client), &key.name, &patch).await?;
     tracing::info!(binding = %key, "asked for a new placement");
     Ok(())

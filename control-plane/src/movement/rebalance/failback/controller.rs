@@ -10,13 +10,13 @@ use kube::ResourceExt as _;
 use kube::api::Api;
 use metrics::counter;
 use muster_shared::api::any_binding::AnyBinding;
-use muster_shared::api::binding::TargetCluster;
+use muster_shared::api::binding::{ResourceBindingSpec, TargetCluster};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::client::Head;
 use muster_shared::clock::whole_second;
 use muster_shared::controller::Controller;
 use muster_shared::events::EventType;
-use muster_shared::names::annotation::HEALTHY_SINCE;
+use muster_shared::names::annotation::{FAILBACK_ASKED, HEALTHY_SINCE};
 use muster_shared::queue::{Next, Queue, until};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::Change;
@@ -26,6 +26,7 @@ use tokio::time::Instant;
 
 use super::decide::{Course, Home, Rule, Verdict, course, homes, is_due, record, unhealthy};
 use super::in_flight::{AGAIN, InFlight, RARELY};
+use super::pending::{JUDGED_AGAIN, is_pending, may_still_return, take_back};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::{BindingKey, Bindings};
@@ -249,7 +250,11 @@ impl Failback {
         let says = protected(fleet, binding.as_ref());
         let spec = &*says;
         let is_ours = fleet.settings.schedules(spec.scheduler_name.as_deref());
+        let is_pending = is_ours && is_pending(binding.as_ref());
         let Some(rule) = Rule::of(spec, &fleet.settings).filter(|_| is_ours) else {
+            if is_pending {
+                return take_back(fleet, key, binding.as_ref()).await;
+            }
             // No event shows that an edit of the policy was undone before the binding followed it.
             let is_ahead = matches!(says, Cow::Owned(_));
             return Ok(if is_ahead {
@@ -264,35 +269,27 @@ impl Failback {
         if let Some(next) = give_up(fleet, key, binding.as_ref(), &homes).await {
             return next;
         }
+        if is_pending && !may_still_return(fleet, spec, &rule, &homes) {
+            return take_back(fleet, key, binding.as_ref()).await;
+        }
         // A pause or a report of the scheduler may have come since the request.
         if is_reschedule_requested(spec, binding.status()) {
             self.note(key, may_return(fleet, binding.as_ref()));
         }
         if !is_settled(binding.as_ref()) {
-            return Ok(Next::Done);
+            return Ok(if is_pending {
+                Next::After(JUDGED_AGAIN)
+            } else {
+                Next::Done
+            });
         }
         let now = fleet.clock.now();
-        let (mut due, mut waits) = (BTreeMap::new(), Vec::new());
-        let (mut over, mut next) = (Vec::new(), None);
-        for (name, left) in homes {
-            let cluster = fleet.clusters.get(None, &name);
-            let home = Home {
-                name: &name,
-                left,
-                cluster: cluster.as_deref(),
-                is_gone: cluster.is_none() && fleet.clusters.presence(None, &name).is_gone(),
-            };
-            match is_due(spec, &rule, &home, now) {
-                Verdict::Due { since } => {
-                    due.insert(name, since);
-                }
-                Verdict::NotBefore(time, _) => {
-                    next = next.into_iter().chain(time).min();
-                    waits.push(name);
-                }
-                Verdict::Over => over.push(name),
-            }
-        }
+        let Returns {
+            due,
+            waits,
+            over,
+            next,
+        } = returns(fleet, spec, &rule, &homes, now);
         if !over.is_empty() {
             return forget(fleet, key, binding.as_ref(), &over).await;
         }
@@ -333,7 +330,7 @@ impl Failback {
         let Some(time) = decide::request(whole_second(now), asked, scheduled, now) else {
             return Ok(Next::After(AGAIN));
         };
-        let asked = ask(fleet, key, binding.as_ref(), time).await;
+        let asked = ask(fleet, key, binding.as_ref(), time, Some(FAILBACK_ASKED)).await;
         match Written::of(asked).map_err(ApiError::of("ask for a new placement of", key))? {
             Written::Done(()) => {}
             late => return Ok(late.next()),
@@ -342,7 +339,7 @@ impl Failback {
         counter!(REQUESTED).increment(1);
         let since = brought.iter().filter_map(|it| due.get(*it)).min();
         report(fleet, binding.as_ref(), &brought.join(", "), since);
-        Ok(later)
+        Ok(Next::After(JUDGED_AGAIN))
     }
 }
 
@@ -360,6 +357,50 @@ fn report(fleet: &Fleet, binding: &AnyBinding, to: &str, since: Option<&Timestam
 fn untrusted(began: Instant, grace: Duration, now: Instant) -> Option<Duration> {
     let rest = (began + grace * 2).saturating_duration_since(now);
     (!rest.is_zero()).then_some(rest)
+}
+
+/// The clusters that a workload left, by what is decided about a return to each.
+#[derive(Default)]
+pub(super) struct Returns {
+    /// Those that it may return to, each with the time since which it is healthy.
+    pub due: BTreeMap<String, Timestamp>,
+    /// Those that it may not return to yet.
+    waits: Vec<String>,
+    /// Those that are to be forgotten.
+    over: Vec<String>,
+    /// First time at which it may return to one of those that wait.
+    next: Option<Timestamp>,
+}
+
+/// Judges the return of a workload to each cluster that it left.
+pub(super) fn returns(
+    fleet: &Fleet,
+    spec: &ResourceBindingSpec,
+    rule: &Rule,
+    homes: &BTreeMap<String, Timestamp>,
+    now: Timestamp,
+) -> Returns {
+    let mut found = Returns::default();
+    for (name, left) in homes {
+        let cluster = fleet.clusters.get(None, name);
+        let home = Home {
+            name,
+            left: *left,
+            cluster: cluster.as_deref(),
+            is_gone: cluster.is_none() && fleet.clusters.presence(None, name).is_gone(),
+        };
+        match is_due(spec, rule, &home, now) {
+            Verdict::Due { since } => {
+                found.due.insert(name.clone(), since);
+            }
+            Verdict::NotBefore(time, _) => {
+                found.next = found.next.into_iter().chain(time).min();
+                found.waits.push(name.clone());
+            }
+            Verdict::Over => found.over.push(name.clone()),
+        }
+    }
+    found
 }
 
 /// Returns whether nothing is under way that a failback would have to wait for. The end of each of

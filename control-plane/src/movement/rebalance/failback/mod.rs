@@ -7,6 +7,7 @@
 mod controller;
 pub mod decide;
 mod in_flight;
+mod pending;
 mod window;
 
 pub(super) use controller::start;

@@ -263,6 +263,54 @@ async fn nothing_returns_once_its_policy_says_so_although_the_binding_does_not_s
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_return_is_taken_back_that_was_asked_for_and_is_not_allowed_any_more() {
+    let (before, asked) = ("2024-01-01T00:00:00Z", "2025-01-01T00:00:00Z");
+    for (mode, ready, mark, is_kept) in [
+        ("WhenHealthy", "True", Some(asked), true),
+        ("Never", "True", Some(asked), false),
+        ("WhenHealthy", "Unknown", Some(asked), false),
+        // A person asked for it.
+        ("Never", "True", Some(before), true),
+        ("Never", "True", None, true),
+    ] {
+        let long_ago = calendar() - SignedDuration::from_hours(2);
+        let mut away = binding();
+        away["spec"]["clusters"] = json!([{ "name": "m2", "replicas": 2 }]);
+        away["spec"]["rescheduleTriggeredAt"] = json!(asked);
+        let failback = json!({ "mode": mode, "afterSeconds": 3600 });
+        away["spec"]["failover"] = json!({ "cluster": { "failback": failback } });
+        let left = json!({ "m1": long_ago.to_string() }).to_string();
+        away["metadata"]["annotations"] = json!({ HOMES: left });
+        if let Some(mark) = mark {
+            away["metadata"]["annotations"][FAILBACK_ASKED] = json!(mark);
+        }
+        away["status"] = json!({ "lastScheduledTime": before });
+        let bench = Bench::followed([
+            ("clusters", home(ready, long_ago, Some(long_ago))),
+            ("clusters", cluster("m2")),
+            ("resourcebindings", away),
+        ])
+        .await;
+        let fleet = &bench.fleet;
+        let controller = Failback::new(fleet, Pace::of(&fleet.settings));
+        for _ in 0..2 {
+            controller
+                .check(fleet, &key("web-deployment"))
+                .await
+                .unwrap();
+            // Clusters that were read a moment ago are trusted after a while only.
+            pass(200).await;
+        }
+        let away = bench.api.binding("web-deployment");
+        let expected = if is_kept { asked } else { before };
+        assert_eq!(
+            away["spec"]["rescheduleTriggeredAt"], expected,
+            "{mode} {ready} {mark:?}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_completed_job_without_a_cluster_to_return_to_is_not_written() {
     let mut done = binding();
     done["spec"]["clusters"] = json!([{ "name": "m2", "replicas": 2 }]);
