@@ -3,6 +3,8 @@
 use std::sync::LazyLock;
 
 use muster_shared::fencing::{self, Orders};
+use muster_shared::finished;
+use muster_shared::k8s::GroupVersionKind;
 use muster_shared::merge;
 use muster_shared::names::{annotation, label};
 use serde::{Deserialize, Deserializer, de::Error as _};
@@ -18,8 +20,8 @@ use crate::work::{dependents, partial};
 pub struct Fenced {
     /// Identity, orders, deletion and mark.
     pub head: Value,
-    /// Whether the status says, in the words of a pod or a Job, that the object has run to its end.
-    pub has_ended: bool,
+    /// The fields of its status that say whether it has run to its end, as JSON.
+    status: Box<str>,
     /// The fields that the orders change, as JSON.
     fields: Box<str>,
 }
@@ -32,6 +34,16 @@ impl Fenced {
             merge::apply(&mut object, &fields);
         }
         object
+    }
+
+    /// Returns whether the status says that the object, which is of a kind, has run to its end.
+    pub fn has_ended(&self, kind: &GroupVersionKind) -> bool {
+        // An object whose status cannot be read may still run.
+        let status: Value = serde_json::from_str(&self.status).unwrap_or_default();
+        match (&*kind.group, &*kind.kind) {
+            ("", "Pod") | ("batch", "Job") => dependents::has_ended(&status),
+            _ => finished::finish(&kind.api_version(), &kind.kind, &status["status"]).is_some(),
+        }
     }
 }
 
@@ -46,8 +58,13 @@ impl<'de> Deserialize<'de> for Fenced {
                     annotation::WORK_NAME: true },
             }})
         });
-        static STATUS: LazyLock<Value> =
-            LazyLock::new(|| json!({ "status": { "phase": true, "conditions": true } }));
+        static STATUS: LazyLock<Value> = LazyLock::new(|| {
+            json!({ "status": {
+                "phase": true, "conditions": true, "state": { "phase": true },
+                "applicationState": { "state": true },
+                "jobStatus": true, "jobDeploymentStatus": true,
+            }})
+        });
         let text = Box::<RawValue>::deserialize(deserializer)?;
         let mut head = partial::fields(text.get(), &SHAPE).map_err(D::Error::custom)?;
         let stop = Orders::of(&head).and_then(|orders| orders.stop);
@@ -59,11 +76,10 @@ impl<'de> Deserialize<'de> for Fenced {
         if fencing::stopped(&head).is_some() {
             head["metadata"]["annotations"][annotation::STOPPED] = json!("{}");
         }
-        // An object whose status cannot be read may still run.
-        let status = partial::fields(text.get(), &STATUS);
+        let status = partial::fields(text.get(), &STATUS).unwrap_or_default();
         Ok(Self {
             head,
-            has_ended: status.is_ok_and(|status| dependents::has_ended(&status)),
+            status: status.to_string().into(),
             fields: fields.to_string().into(),
         })
     }
@@ -104,6 +120,35 @@ mod tests {
                 assert_eq!(fencing::stopped(&part).is_some(), is_marked);
                 whole["metadata"]["annotations"][annotation::STOPPED] = json!("{\"spec\":{}}");
             }
+        }
+    }
+
+    #[test]
+    fn an_object_has_run_to_its_end_as_its_kind_says() {
+        let is = |kind: &str| json!({ "conditions": [{ "type": kind, "status": "True" }] });
+        let spark = json!({ "applicationState": { "state": "COMPLETED" } });
+        let ray = json!({ "jobStatus": "FAILED", "jobDeploymentStatus": "Retrying" });
+        for (group, kind, status, expected) in [
+            ("", "Pod", json!({ "phase": "Succeeded" }), true),
+            ("batch", "Job", is("Failed"), true),
+            ("batch", "Job", is("SuccessCriteriaMet"), false),
+            ("kubeflow.org", "TFJob", is("Succeeded"), true),
+            ("kubeflow.org", "TFJob", is("Running"), false),
+            ("sparkoperator.k8s.io", "SparkApplication", spark, true),
+            ("ray.io", "RayJob", ray, false),
+            ("apps", "Deployment", is("Complete"), false),
+            ("batch", "Job", json!("odd"), false),
+        ] {
+            let mut object = deployment(None);
+            object["status"] = status;
+            let read: Fenced = serde_json::from_str(&object.to_string()).unwrap();
+            let of = GroupVersionKind::gvk(group, "v1", kind);
+            assert_eq!(
+                read.has_ended(&of),
+                expected,
+                "{kind}: {}",
+                object["status"]
+            );
         }
     }
 

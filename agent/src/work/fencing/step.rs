@@ -105,7 +105,6 @@ impl Step {
     pub fn of(api: &Api<Raw>, kind: &GroupVersionKind, fenced: &Fenced) -> Self {
         // Kueue has the Jobs of a CronJob in its queues, and no CronJob.
         let is_queued = fencing::is_queued(&fenced.head) && kind.kind != "CronJob";
-        let is_task = matches!((&*kind.group, &*kind.kind), ("", "Pod") | ("batch", "Job"));
         let stop = Orders::of(&fenced.head).and_then(|orders| orders.stop);
         match stop.filter(|order| !is_queued || order["spec"]["suspend"] != true) {
             Some(order) => {
@@ -115,9 +114,7 @@ impl Step {
                     Some(patch) => Self::Stop(merge(api, &object, patch)),
                 }
             }
-            None if text(&fenced.head, "deletionTimestamp").is_some()
-                || is_task && fenced.has_ended =>
-            {
+            None if text(&fenced.head, "deletionTimestamp").is_some() || fenced.has_ended(kind) => {
                 Self::None { is_stopped: false }
             }
             None => Self::Delete(delete(api, &fenced.head)),
