@@ -42,7 +42,7 @@ const RUNNING: &str = "Running";
 /// A Workflow of Argo is over when it is in error, too. The application of Spark is tried again
 /// from `FAILING` and `SUBMISSION_FAILED`, the job of Volcano may go on from `Aborted`, and that of
 /// Ray is deployed again from `Retrying`.
-const TASKS: [Tasks; 10] = [
+static TASKS: [Tasks; 10] = [
     // `SuccessCriteriaMet` comes first, and `Complete` when the last pods have ended (KEP-3998).
     Tasks {
         group: "batch",
