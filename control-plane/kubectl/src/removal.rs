@@ -4,6 +4,7 @@ use anyhow::ensure;
 use clap::Args;
 use kube::api::ListParams;
 use muster_control_plane::fleet::works::is_of_namespace;
+use muster_interpreter::{Interpreters, Operation};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::work::{Manifest, Work};
 use muster_shared::client;
@@ -12,6 +13,7 @@ use muster_shared::k8s::{Api, Client, ResourceExt};
 use muster_shared::names::execution_namespace;
 use muster_shared::settings::Duration;
 use muster_shared::write::delete_params;
+use serde_json::Value;
 use tokio::time::Instant;
 
 use super::request::{call, delete};
@@ -74,15 +76,16 @@ pub(super) async fn remove_cluster(
 }
 
 /// Names of Works that hold what would be missed: the first few of them. Namespaces stay in the
-/// member, and a Job that has completed has nothing left to do there.
+/// member, and a Job or another task that has completed has nothing left to do there.
 async fn workloads(works: &Api<Work>) -> anyhow::Result<Vec<String>> {
+    let rules = Interpreters::of(&[]);
     let mut names = Vec::new();
     let mut page = ListParams::default().limit(PAGE);
     loop {
         let list = call("look for its Works", works.list(&page)).await?;
         names.extend(
             list.iter()
-                .filter(|work| is_missed(work))
+                .filter(|work| is_missed(work, &rules))
                 .map(ResourceExt::name_any),
         );
         match list.metadata.continue_ {
@@ -95,7 +98,8 @@ async fn workloads(works: &Api<Work>) -> anyhow::Result<Vec<String>> {
 }
 
 /// Returns whether something would be missed if the objects of a Work were removed from the member.
-fn is_missed(work: &Work) -> bool {
+/// `rules` are those of the kinds.
+fn is_missed(work: &Work, rules: &Interpreters) -> bool {
     if is_of_namespace(&work.metadata) {
         return false;
     }
@@ -108,11 +112,16 @@ fn is_missed(work: &Work) -> bool {
         let of_it = statuses
             .iter()
             .find(|it| usize::try_from(it.identifier.ordinal) == Ok(ordinal));
-        let text = |field: &str| object[field].as_str().unwrap_or_default();
-        let finish = |status| finished::finish(text("apiVersion"), text("kind"), status);
-        of_it
-            .and_then(|it| it.status.as_ref())
-            .is_some_and(|status| finish(&status.0) == Some(Finish::Succeeded))
+        let api_version = object["apiVersion"].as_str().unwrap_or_default();
+        let kind = object["kind"].as_str().unwrap_or_default();
+        let has_succeeded =
+            |status: &Value| finished::finish(api_version, kind, status) == Some(Finish::Succeeded);
+        // Once the reports of the member are gone, the template alone says so, and without a rule
+        // it says nothing: the task would run again.
+        rules.has(api_version, kind, Operation::AggregateStatus)
+            && of_it
+                .and_then(|it| it.status.as_ref())
+                .is_some_and(|status| has_succeeded(&status.0))
     };
     let manifests = &work.spec.workload.manifests;
     manifests.is_empty() || !manifests.iter().enumerate().all(completed)
@@ -120,7 +129,7 @@ fn is_missed(work: &Work) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 
@@ -148,6 +157,9 @@ mod tests {
         let complete = json!([reported(0, "Complete")]);
         let job_set = json!({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet"});
         let completed = json!([reported(0, "Completed")]);
+        let training = json!({"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob"});
+        let succeeded = json!([reported(0, "Succeeded")]);
+        let rules = Interpreters::of(&[]);
         for (owner, manifests, statuses, missed) in [
             (
                 "Namespace",
@@ -163,13 +175,19 @@ mod tests {
                 true,
             ),
             ("ResourceBinding", json!([job]), json!([]), true),
-            ("ResourceBinding", json!([job_set]), completed, false),
+            ("ResourceBinding", json!([training]), succeeded, false),
+            // Nothing puts its status together on its template.
+            ("ResourceBinding", json!([job_set]), completed, true),
             ("ResourceBinding", json!([web]), complete.clone(), true),
             ("ResourceBinding", json!([job, job]), complete, true),
             ("ResourceBinding", json!([]), json!([]), true),
         ] {
             let work = work(owner, &manifests, &statuses);
-            assert_eq!(is_missed(&work), missed, "{owner} {manifests} {statuses}");
+            assert_eq!(
+                is_missed(&work, &rules),
+                missed,
+                "{owner} {manifests} {statuses}"
+            );
         }
     }
 }
