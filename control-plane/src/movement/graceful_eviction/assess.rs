@@ -222,7 +222,18 @@ impl Assessment {
     }
 }
 
-impl Facts<'_> {
+impl<'a> Facts<'a> {
+    /// Returns the chosen clusters that are to have a copy. Beside others that have replicas, a
+    /// share of zero (`--enable-empty-workload-propagation`) is none: it takes the place of no old
+    /// copy, and none waits for it.
+    fn copies(&self) -> impl Iterator<Item = &'a TargetCluster> + Clone + use<'a> {
+        let clusters: &'a [TargetCluster] = self.clusters;
+        let is_divided = clusters.iter().any(|it| it.replicas > 0);
+        clusters
+            .iter()
+            .filter(move |it| !is_divided || it.replicas > 0)
+    }
+
     /// Returns whether the template asks for no replicas, and no cluster is to have the workload.
     /// Our scheduler leaves none without a cluster that had one; another one may still choose.
     fn is_unwanted(&self) -> bool {
@@ -278,7 +289,7 @@ impl<'a> Situation<'a> {
             .map(|report| (report.cluster_name.as_str(), report))
             .collect();
         let (mut available, mut healthy, mut responsive) = (false, true, true);
-        for target in facts.clusters {
+        for target in facts.copies() {
             let (name, report) = (&*target.name, reports.get(&*target.name).copied());
             available |= (facts.cluster)(name) == PlaceState::Sound;
             healthy &= facts.runs(name, report, target.replicas);
@@ -302,9 +313,8 @@ impl<'a> Situation<'a> {
             let facts = self.facts;
             let lives = |it: &TargetCluster| (facts.cluster)(&it.name) == PlaceState::Sound;
             let is_applied = |it: &TargetCluster| (facts.work)(&it.name) == WorkState::Applied;
-            let mut targets = facts.clusters.iter();
-            facts.clusters.iter().any(|it| lives(it) && is_applied(it))
-                && !targets.any(|it| lives(it) && (facts.awaits)(it))
+            facts.copies().any(|it| lives(it) && is_applied(it))
+                && !facts.copies().any(|it| lives(it) && (facts.awaits)(it))
         })
     }
 
@@ -356,12 +366,12 @@ impl<'a> Situation<'a> {
         })
     }
 
-    /// Returns whether each chosen cluster is not silent and has applied its Work, whatever it
+    /// Returns whether each new copy was applied in a cluster that is not silent, whatever that
     /// reports.
     fn is_made(&self) -> bool {
         let facts = self.facts;
-        let mut clusters = facts.clusters.iter();
-        clusters.all(|target| facts.is_made(&target.name))
+        let mut copies = facts.copies();
+        copies.all(|target| facts.is_made(&target.name))
     }
 
     /// Returns whether healthy copies do as much as the old one did. For kinds without a health
@@ -369,7 +379,7 @@ impl<'a> Situation<'a> {
     fn replaces(&self, task: &Age<'_>) -> bool {
         let status = |cluster: &str| Some(&self.reports.get(cluster)?.status.as_ref()?.0);
         let old = status(&task.task.from_cluster).unwrap_or(&Value::Null);
-        let mut new = self.facts.clusters.iter();
+        let mut new = self.facts.copies();
         // A DaemonSet is healthy where no node is to run it.
         let daemons = |status: &Value| status["desiredNumberScheduled"].as_i64().unwrap_or(0);
         let runs = |target: &TargetCluster| status(&target.name).is_some_and(|it| daemons(it) > 0);

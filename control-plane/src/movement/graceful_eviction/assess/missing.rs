@@ -38,7 +38,7 @@ pub fn missing(task: &GracefulEvictionTask, facts: &Facts<'_>, now: Timestamp) -
     if !facts.scheduled {
         missing.push("the scheduler has not dealt with its latest change".to_owned());
     }
-    let of_copies = facts.clusters.iter();
+    let of_copies = facts.copies();
     missing.extend(of_copies.filter_map(|target| situation.lacks(target)));
     if missing.is_empty() && !situation.available {
         missing.push("every chosen cluster has to be left itself".to_owned());

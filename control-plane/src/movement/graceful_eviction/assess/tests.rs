@@ -155,6 +155,34 @@ fn one_replacement_that_lives_is_enough_for_the_grace_period_and_all_must_be_hea
 }
 
 #[test]
+fn a_share_of_zero_replicas_takes_the_place_of_no_copy_and_keeps_none() {
+    let state: &dyn Fn(&str) -> PlaceState = &|name| match name {
+        "silent" => PlaceState::Silent,
+        _ => PlaceState::Sound,
+    };
+    let healthy = |name: &str| report(name, ResourceHealth::Healthy, None);
+    let reports = ["new", "empty", "silent"].map(healthy);
+    for (shares, grace, expected) in [
+        ([("new", 2), ("silent", 0)], None, Some(Done::Replaced)),
+        ([("new", 2), ("silent", 2)], None, None),
+        ([("silent", 2), ("empty", 0)], None, None),
+        ([("silent", 2), ("empty", 0)], Some(1), None),
+        ([("silent", 2), ("new", 2)], Some(1), Some(Done::Expired)),
+    ] {
+        let clusters = shares.map(|(name, replicas)| target(name, replicas));
+        let facts = Facts {
+            cluster: state,
+            ..facts(&clusters, &reports)
+        };
+        let done = end(task(grace), &facts, 100);
+        assert_eq!(done, expected, "{shares:?} {grace:?}");
+        let waits = missing(&task(None), &facts, at(100));
+        let names_empty = waits.iter().any(|it| it.contains("empty"));
+        assert!(!names_empty, "{shares:?}: {waits:?}");
+    }
+}
+
+#[test]
 fn any_plugin_in_force_ends_a_task_and_none_that_is_switched_off() {
     let back = [target("old", 1)];
     let moved = [target("new", 1)];
