@@ -62,7 +62,10 @@ pub(super) fn title(kind: &str, namespace: Option<&str>, name: &str) -> String {
 }
 
 /// Returns a number of things, such as `1 workload`, `2 workloads` or `2 copies`.
-pub(super) fn count<N: fmt::Display + From<u8> + PartialEq>(number: N, thing: &str) -> String {
+pub(super) fn count<N: fmt::Display + From<u8> + PartialEq + Copy>(
+    number: N,
+    thing: &str,
+) -> String {
     match thing.strip_suffix('y') {
         _ if number == N::from(1_u8) => format!("1 {thing}"),
         Some(stem) => format!("{number} {stem}ies"),

@@ -47,7 +47,7 @@ async fn leases_go_on_while_the_rest_of_the_agent_is_held_for_longer_than_their_
                 // Blocks the thread, not the task.
                 released.recv().unwrap();
             });
-            muster_agent::run(settings, ends).await
+            Box::pin(muster_agent::run(settings, ends)).await
         })
     });
     bench.joined().await;
