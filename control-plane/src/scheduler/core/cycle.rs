@@ -25,6 +25,7 @@ use super::unknown::{rest, unknown_targets};
 use super::{Behaviour, Decision, Growth, Options};
 use crate::fleet::availability::{Workload, can_hold};
 use crate::fleet::completion::has_completed;
+use crate::fleet::fencing;
 
 /// Attempts to place a binding, and their result.
 #[derive(Debug)]
@@ -555,15 +556,22 @@ impl<'a> Trial<'a> {
         if self.options.keep_empty {
             let placed = shares.len();
             for candidate in selected {
-                if !shares[..placed]
-                    .iter()
-                    .any(|share| share.cluster == candidate.name())
-                {
-                    shares.push(Share::uncounted(candidate.name()));
+                let name = candidate.name();
+                let has_share = shares[..placed].iter().any(|it| it.cluster == name);
+                if !has_share && (placed == 0 || self.may_be_empty_in(candidate)) {
+                    shares.push(Share::uncounted(name));
                 }
             }
         }
         Ok(shares)
+    }
+
+    /// Returns whether a cluster may have a share of zero replicas beside others that have some.
+    /// Where two copies must not run, one that gives its replicas to another cluster does not stay
+    /// without any: it is removed, and no other copy is made before it is gone.
+    fn may_be_empty_in(&self, candidate: &Candidate<'_>) -> bool {
+        let is_empty = candidate.held.is_some_and(|it| it.replicas == 0);
+        is_empty || !fencing::runs_alone(self.spec)
     }
 
     /// Returns the shares, with some for clusters in which dispatching is suspended and that the

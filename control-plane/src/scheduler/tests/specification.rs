@@ -563,3 +563,25 @@ fn without_replicas_nothing_is_placed_unless_empty_workloads_are_kept() {
         }
     }
 }
+
+#[test]
+fn where_two_copies_must_not_run_the_one_that_gives_its_replicas_away_does_not_stay_without_any() {
+    let (none, m2) = (json!(null), ("m2", 0));
+    let fenced = json!({ "cluster": { "fencing": { "afterSeconds": 60 } } });
+    for (what, failover, replicas, held, expected) in [
+        ("plain", &none, 2, vec![("m1", 2)], "m1:2 m2:0"),
+        ("fenced", &fenced, 2, vec![("m1", 2)], "m1:2"),
+        ("fenced since", &fenced, 2, vec![("m1", 2), m2], "m1:2 m2:0"),
+        ("scaled to zero", &fenced, 0, vec![("m1", 2)], "m1:0 m2:0"),
+    ] {
+        let mut spec = placed(deployment(replicas, &aggregated()), &held);
+        spec.failover = serde_json::from_value(failover.clone()).unwrap();
+        let options = Options {
+            keep_empty: true,
+            ..Options::default()
+        };
+        let clusters = [cluster("m1", 10), cluster("m2", 10)];
+        let decided = decide_with(&spec, &clusters, &options);
+        assert_eq!(text(decided), expected, "{what}");
+    }
+}
