@@ -568,10 +568,13 @@ impl<'a> Trial<'a> {
 
     /// Returns whether a cluster may have a share of zero replicas beside others that have some.
     /// Where two copies must not run, one that gives its replicas to another cluster does not stay
-    /// without any: it is removed, and no other copy is made before it is gone.
+    /// without any: it is removed, and no other copy is made before it is gone. An old copy that
+    /// an eviction task keeps is not scaled to zero by a share.
     fn may_be_empty_in(&self, candidate: &Candidate<'_>) -> bool {
         let is_empty = candidate.held.is_some_and(|it| it.replicas == 0);
-        is_empty || !fencing::runs_alone(self.spec)
+        let is_left =
+            || candidate.held.is_none() && self.spec.eviction_task(candidate.name()).is_some();
+        is_empty || !fencing::runs_alone(self.spec) && !is_left()
     }
 
     /// Returns the shares, with some for clusters in which dispatching is suspended and that the

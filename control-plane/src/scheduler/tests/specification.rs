@@ -585,3 +585,27 @@ fn where_two_copies_must_not_run_the_one_that_gives_its_replicas_away_does_not_s
         assert_eq!(text(decided), expected, "{what}");
     }
 }
+
+#[test]
+fn an_old_copy_that_waits_for_others_is_given_no_share_of_zero() {
+    let clusters = ["m1", "m2", "m3"].map(|name| cluster(name, 10));
+    let options = Options {
+        keep_empty: true,
+        ..Options::default()
+    };
+    let here = placed(deployment(2, &aggregated()), &[("m1", 2), ("m2", 2)]);
+    let mut again = leaving(here.clone(), "m1", TAINT_UNTOLERATED);
+    again.clusters.clone_from(&here.clusters);
+    again.clusters[0].replicas = 0;
+    for (what, spec, expected) in [
+        (
+            "it left",
+            leaving(here, "m1", TAINT_UNTOLERATED),
+            "m2:2 m3:0",
+        ),
+        ("it is placed there", again, "m1:0 m2:2 m3:0"),
+    ] {
+        let decided = decide_with(&spec, &clusters, &options);
+        assert_eq!(text(decided), expected, "{what}");
+    }
+}
