@@ -150,9 +150,7 @@ pub(super) fn prepare(
             held.metadata.namespace.as_ref() == Some(&work.namespace)
                 && held.metadata.name.as_ref() == Some(&work.name)
         });
-        if inject {
-            state::keep(work, held.map(AsRef::as_ref));
-        }
+        state::keep(work, held.map(AsRef::as_ref));
         work.preserve_resources_on_deletion |= held.is_some_and(|held| namespaces::holds(held));
     }
     Ok(Prepared::Works {

@@ -2,7 +2,8 @@
 //!
 //! The eviction task that carries the state is removed when the eviction is complete. In Karmada
 //! the labels go with it, so that a copy that restarts later has lost its state. Here its Work
-//! stores them.
+//! stores them, also while the gate `StatefulFailoverInjection` is off: the gate is about copies
+//! that are made.
 
 use serde_json::json;
 
@@ -35,9 +36,11 @@ mod tests {
     use serde_json::Value;
 
     use super::super::compare;
+    use super::super::leaving_tests::bound;
     use super::super::render::{Origin, render_plain};
+    use super::super::replacing_tests::to;
     use super::*;
-    use crate::fleet::testing::key;
+    use crate::fleet::testing::{cluster, deployment, key, pass};
 
     fn rendered(tasks: &Value, clusters: &[&str]) -> Rendered {
         let clusters: Vec<_> = clusters
@@ -106,5 +109,24 @@ mod tests {
         odd.metadata.annotations = Some(annotations);
         keep(&mut plain, Some(&odd));
         assert_eq!(plain, before);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_labels_of_a_state_stay_although_the_gate_is_switched_off() {
+        // The gate is off by default.
+        let mut bench = bound([cluster("m2")], deployment(2), to(&["m2"], 1), []);
+        bench.follow().await;
+        pass(10).await;
+        let mut work = bench.api.all("works").remove(0);
+        let labels =
+            |work: &Value| work["spec"]["workload"]["manifests"][0]["metadata"]["labels"].clone();
+        assert_eq!(labels(&work)["job"], Value::Null);
+        // The copy was made when the gate was on.
+        work["metadata"]["annotations"][PRESERVED] = json!(r#"{"job":"abc"}"#);
+        work["spec"]["workload"]["manifests"][0]["metadata"]["labels"]["job"] = json!("abc");
+        bench.api.put("works", work);
+        bench.api.put("resourcebindings", to(&["m2"], 2));
+        pass(10).await;
+        assert_eq!(labels(&bench.api.all("works")[0])["job"], "abc");
     }
 }
