@@ -54,18 +54,24 @@ impl OverrideLookup {
 
     /// Returns how many replicas a copy has to run at least, of its share.
     pub fn least(&self, spec: &ResourceBindingSpec, cluster: &str, share: i32) -> i32 {
+        // A copy that runs nothing takes no other's place.
+        share.min(self.given(spec, cluster, share).max(1))
+    }
+
+    /// Returns how many replicas override policies leave a copy of its share: one, where the
+    /// members decide on the number.
+    pub fn given(&self, spec: &ResourceBindingSpec, cluster: &str, share: i32) -> i32 {
         let Some(Ok(Some(it))) = self.0.get().map(|overrides| overrides(spec, cluster)) else {
             return share;
         };
         let replicas = it.replicas.filter(|_| it.replicas != it.asked);
         let replicas = replicas.and_then(|it| i32::try_from(it).ok());
-        let least = if it.members_scale {
+        let given = if it.members_scale {
             1
         } else {
             replicas.unwrap_or(share)
         };
-        // A copy that runs nothing takes no other's place.
-        share.min(least.max(1))
+        share.min(given.max(0))
     }
 }
 

@@ -341,12 +341,12 @@ mod tests {
             "value": {label::RETAIN_REPLICAS: "true"},
         });
         let image = json!({"path": "/spec/paused", "operator": "add", "value": true});
-        for (plaintext, least, is_refused) in [
-            (replicas(2), [4, 2], false),
-            (replicas(9), [4, 4], false),
-            (replicas(0), [4, 1], true),
-            (retained, [4, 1], false),
-            (image, [4, 4], false),
+        for (plaintext, least, given, is_refused) in [
+            (replicas(2), [4, 2], [4, 2], false),
+            (replicas(9), [4, 4], [4, 4], false),
+            (replicas(0), [4, 1], [4, 0], true),
+            (retained, [4, 1], [4, 1], false),
+            (image, [4, 4], [4, 4], false),
         ] {
             let overrides = json!({
                 "metadata": {"namespace": "shop", "name": "small"},
@@ -363,6 +363,8 @@ mod tests {
             let lookup = &bench.fleet.override_lookup;
             let got = ["m1", "m2"].map(|it| lookup.least(&binding.spec, it, 4));
             assert_eq!(got, least, "{overrides}");
+            let got = ["m1", "m2"].map(|it| lookup.given(&binding.spec, it, 4));
+            assert_eq!(got, given, "{overrides}");
             let refusals = ["m1", "m2"].map(|it| lookup.refuse(&binding.spec, it).is_some());
             assert_eq!(refusals, [false, is_refused], "{overrides}");
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use kube::core::ObjectMeta;
 use muster_interpreter::Operation;
 use muster_shared::api::any_binding::AnyBinding;
-use muster_shared::api::binding::ResourceBindingSpec;
+use muster_shared::api::binding::{ResourceBindingSpec, TargetCluster};
 use muster_shared::events::EventType;
 use muster_shared::names::label;
 use muster_shared::queue::Next;
@@ -283,7 +283,12 @@ fn kept(
         .filter_map(|it| Some((cluster_of(it)?, copy(fleet, it))));
     let copies: HashMap<&str, Copy> = copies.collect();
     let reports = &binding.status().aggregated_status;
-    shrink::kept(spec, reports, |cluster| copies.get(cluster).copied())
+    let taken = |it: &TargetCluster| {
+        let given = fleet.override_lookup.given(spec, &it.name, it.replicas);
+        i64::from(it.replicas) - i64::from(given)
+    };
+    let taken: i64 = spec.clusters.iter().map(taken).sum();
+    shrink::kept(spec, reports, taken, |cluster| copies.get(cluster).copied())
 }
 
 /// Returns what a Work says of its copy.

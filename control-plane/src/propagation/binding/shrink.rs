@@ -30,7 +30,8 @@ pub struct Copy {
 /// together than the template asks for (safety contract 1; Karmada lets them go at once). With each
 /// report of replicas that are ready elsewhere it comes nearer to its share. What a Work does not
 /// ask for neither is kept nor stands for others: the pods of a rolling update, and those that it
-/// has given up a moment ago.
+/// has given up a moment ago. Replicas that override policies take from the shares (`taken`) are
+/// ready nowhere, and nothing waits for them.
 ///
 /// While the replicas are not divided yet, each Work asks for what it asks for; for all of them
 /// where that is not known.
@@ -43,6 +44,7 @@ pub struct Copy {
 pub fn kept(
     spec: &ResourceBindingSpec,
     reports: &[AggregatedStatusItem],
+    taken: i64,
     copy: impl Fn(&str) -> Option<Copy>,
 ) -> Option<ResourceBindingSpec> {
     if spec.is_undivided() {
@@ -81,8 +83,9 @@ pub fn kept(
         .iter()
         .flatten()
         .fold(0_i64, |sum, it| sum.saturating_add(*it));
-    // What may go at once: ready replicas beyond those that are wanted.
-    let mut surplus = all.saturating_sub(wanted.into()).max(0);
+    // What may go at once: ready replicas beyond those that are wanted, and that there can be.
+    let needed = i64::from(wanted).saturating_sub(taken.max(0)).max(0);
+    let mut surplus = all.saturating_sub(needed).max(0);
     let mut kept = spec.clone();
     let targets = kept.clusters.iter_mut().zip(&copies).zip(standing);
     for ((target, copy), standing) in targets {
@@ -117,7 +120,7 @@ mod tests {
         let [a, b, c] = shares;
         let spec = spec(wanted, &[("a", a), ("b", b), ("c", c)]);
         let reports: Vec<AggregatedStatusItem> = serde_json::from_value(reports.clone()).unwrap();
-        let kept = kept(&spec, &reports, |name| copy(&reports, name))?;
+        let kept = kept(&spec, &reports, 0, |name| copy(&reports, name))?;
         Some([0, 1, 2].map(|n| kept.clusters[n].replicas))
     }
 
@@ -161,7 +164,7 @@ mod tests {
                     stays: true,
                 })
             };
-            let kept = super::kept(&spec, &reports, copy);
+            let kept = super::kept(&spec, &reports, 0, copy);
             let kept = kept.map(|it| [0, 1].map(|at| it.clusters[at].replicas));
             assert_eq!(kept, expected, "{what}");
         }
@@ -191,6 +194,18 @@ mod tests {
             ("too few then", 3, [1, 1, 1], [2, 2, 0, 2], Some([1, 2, 1])),
         ] {
             assert_eq!(keep(wanted, shares, &healthy(ready)), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn no_replica_waits_for_one_that_an_override_policy_takes_away() {
+        let reports = [("a", 1), ("b", 3), ("c", 2)]
+            .map(|(name, ready)| serde_json::from_value(report(name, ready, "Healthy")).unwrap());
+        let spec = spec(6, &[("a", 2), ("b", 2), ("c", 2)]);
+        for (taken, expected) in [(0, Some("b")), (1, None), (9, None)] {
+            let kept = super::kept(&spec, &reports, taken, |name| copy(&reports, name));
+            let keepers = kept.map(|kept| keepers(&spec, &kept));
+            assert_eq!(keepers.as_deref(), expected, "{taken}");
         }
     }
 
@@ -249,7 +264,7 @@ mod tests {
             (copy(1, true), [1, 2]),
         ] {
             let copy = |name: &str| if name == "home" { home } else { copy(3, true) };
-            let kept = kept(&spec, &reports, copy).unwrap_or_else(|| spec.clone());
+            let kept = kept(&spec, &reports, 0, copy).unwrap_or_else(|| spec.clone());
             let replicas: Vec<i32> = kept.clusters.iter().map(|it| it.replicas).collect();
             assert_eq!(replicas, expected, "{home:?}");
         }
@@ -282,9 +297,9 @@ mod tests {
                 ..copy
             })
         };
-        assert_eq!(kept(&spec(2), &reports, copy), None);
+        assert_eq!(kept(&spec(2), &reports, 0, copy), None);
         let shrinking = spec(1);
-        let kept = kept(&shrinking, &reports, copy).unwrap();
+        let kept = kept(&shrinking, &reports, 0, copy).unwrap();
         assert_eq!(
             kept.clusters[0].replicas, 2,
             "three are ready, two were asked for"
@@ -310,7 +325,7 @@ mod tests {
                 stays: true,
             })
         };
-        let kept = kept(&spec, &reports, copy).unwrap();
+        let kept = kept(&spec, &reports, 0, copy).unwrap();
         assert_eq!(kept.clusters[1].replicas, 3, "nine stand, eight are wanted");
     }
 
@@ -363,7 +378,7 @@ mod tests {
                     stays: true,
                 })
             };
-            let kept = kept(&spec, &[], copy).map(|kept| kept.clusters[0].replicas);
+            let kept = kept(&spec, &[], 0, copy).map(|kept| kept.clusters[0].replicas);
             assert_eq!(kept, expected, "{ready} of {given:?}");
         }
     }
