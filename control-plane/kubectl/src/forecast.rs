@@ -343,6 +343,10 @@ impl Course<'_> {
             self.forecast.stays.push(stay(why));
             return None;
         };
+        if judge::moves_nothing(spec, &target.name, &cause) {
+            self.forecast.stays.push(stay(Stay::Empty.to_string()));
+            return None;
+        }
         Some(Leaver {
             key: Arc::new(BindingKey::of(binding)),
             binding,

@@ -278,6 +278,7 @@ impl EvictionState {
                 Stay::NotAsked => ("FailoverNotRequested", 2, false, Normal),
                 Stay::NoPlacement => ("PlacementUnknown", 2, false, Warning),
                 Stay::Completed => (COMPLETED, 2, false, Normal),
+                Stay::Empty => ("NoReplicas", 2, false, Normal),
                 Stay::NoTaint | Stay::Tolerated => ("Tolerated", 2, false, Normal),
             },
             Self::Recovered => ("AbandonedOnRecovery", 1, true, Normal),

@@ -93,6 +93,9 @@ pub enum Stay {
     /// The binding has no placement, so that its tolerations are unknown. (Karmada assumes none.)
     #[error("the binding has no placement, so its tolerations are unknown")]
     NoPlacement,
+    /// The workload has a share of zero replicas in the cluster. (Karmada evicts it.)
+    #[error("it has no replicas there, so that nothing is to leave")]
+    Empty,
     /// The Job, or another task, has completed in the cluster. (Karmada runs it again in another
     /// one.)
     #[error("it has completed there, and in another cluster it would run again")]
@@ -246,6 +249,13 @@ pub fn purge_mode(spec: &ResourceBindingSpec, switches: &Switches, cause: &Cause
         // A word that we do not know must not cost anyone the old copy.
         _ => PurgeMode::Gracefully,
     }
+}
+
+/// Returns whether nothing would move if a workload left a cluster: it has a share of zero replicas
+/// there (`--enable-empty-workload-propagation`), which no other cluster could take over. A cluster
+/// that a person empties keeps none of it all the same.
+pub fn moves_nothing(spec: &ResourceBindingSpec, cluster: &str, cause: &Cause) -> bool {
+    !taints::is_drain(&cause.taint) && !spec.has_copy(cluster)
 }
 
 /// Returns the order to empty a cluster as the cause, if it drives a workload out by now. It is a

@@ -264,6 +264,30 @@ fn a_task_of_another_project_that_has_completed_in_a_cluster_stays_there() {
 }
 
 #[test]
+fn a_share_of_zero_replicas_stays_in_a_failed_cluster_and_leaves_a_drained_one() {
+    let drain = json!([{"key": "failover.muster.io/drain", "effect": "NoExecute"}]);
+    for (taints, shares, leaves) in [
+        (down(0), [0, 3], false),
+        (down(0), [1, 2], true),
+        // Nobody has divided them yet, so that pods may run.
+        (down(0), [0, 0], true),
+        (drain, [0, 3], true),
+    ] {
+        let [c0, c1] = shares;
+        let clusters = json!([{"name": "c0", "replicas": c0}, {"name": "c1", "replicas": c1}]);
+        let binding = binding("web", &[], &json!({"replicas": 3, "clusters": clusters}));
+        let mut world = World::pair(cluster("c0", &taints), [binding]);
+        let left = world.evict(10.0).len();
+        assert_eq!(left == 1, leaves, "{taints} {shares:?}");
+        assert_eq!(
+            world.has_reported("NoReplicas"),
+            !leaves,
+            "{taints} {shares:?}"
+        );
+    }
+}
+
+#[test]
 fn a_job_that_completes_while_it_waits_stays() {
     let mut world = World::pair(cluster("c0", &json!([])), [job("c0", "Suspended")]);
     world.set(&cluster("c0", &taint("NoExecute", 1_000)));
