@@ -87,7 +87,8 @@ impl Count {
 }
 
 /// Returns the targets of a workload in which its health is known, with whether it is unhealthy
-/// there; none of what has no replicas, which is healthy wherever it exists.
+/// there; none of what has no replicas, which is healthy wherever it exists, as a share of zero is
+/// (`--enable-empty-workload-propagation`).
 pub fn known(binding: &AnyBinding) -> BTreeMap<&str, bool> {
     let spec = &binding.spec;
     if spec.replicas == 0 && spec.components.is_empty() {
@@ -95,7 +96,6 @@ pub fn known(binding: &AnyBinding) -> BTreeMap<&str, bool> {
     }
     let status = binding.status.as_ref();
     let reports = status.map_or(&[][..], |it| &it.aggregated_status);
-    let is_target = |cluster: &str| spec.clusters.iter().any(|it| it.name == cluster);
     let known = reports
         .iter()
         .filter_map(|it| match it.health {
@@ -103,7 +103,7 @@ pub fn known(binding: &AnyBinding) -> BTreeMap<&str, bool> {
             Some(ResourceHealth::Unhealthy) => Some((&*it.cluster_name, true)),
             _ => None,
         })
-        .filter(|(cluster, _)| is_target(cluster));
+        .filter(|(cluster, _)| spec.has_copy(cluster));
     known.collect()
 }
 
@@ -154,6 +154,18 @@ mod tests {
             let found = ["a", "b"].map(count);
             let found = found.map(|it| (it.compared > 0).then_some(it.unhealthy));
             assert_eq!(found, expected, "{targets:?} {reports:?}");
+        }
+    }
+
+    #[test]
+    fn a_share_of_zero_replicas_is_no_copy_that_is_healthy_elsewhere() {
+        let mut binding = binding(&["a", "b"], &[("a", ILL), ("b", WELL)]);
+        for (shares, expected) in [([1, 1], 1), ([1, 0], 0)] {
+            for (target, replicas) in binding.spec.clusters.iter_mut().zip(shares) {
+                target.replicas = replicas;
+            }
+            let count = Count::of("a", [&binding], |_| true);
+            assert_eq!(count.compared, expected, "{shares:?}");
         }
     }
 
