@@ -247,7 +247,7 @@ impl ResourceBindingSpec {
     }
 
     /// Returns the labels that a failover saved for the copy in a cluster, unless `reports` say
-    /// that this copy is healthy, which has used them, or that of another target: a copy that runs
+    /// that this copy is healthy, which has used them, or another one is: a copy that runs
     /// without them would be given them late, once it is the only one.
     pub fn unused_state(
         &self,
@@ -255,7 +255,7 @@ impl ResourceBindingSpec {
         reports: &[AggregatedStatusItem],
     ) -> Option<&BTreeMap<String, String>> {
         let healthy = Some(ResourceHealth::Healthy);
-        let is_copy = |name: &str| name == cluster || self.target(name).is_some();
+        let is_copy = |name: &str| name == cluster || self.has_copy(name);
         let mut reports = reports.iter();
         let has_run = reports.any(|it| it.health == healthy && is_copy(&it.cluster_name));
         let given = self.state_given(cluster);

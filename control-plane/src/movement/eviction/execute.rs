@@ -149,16 +149,15 @@ pub async fn carry_out(
 }
 
 /// Returns what to say of a state that a move has preserved for a new copy and that this one is not
-/// given, since the workload has other targets, too (as in Karmada).
+/// given, since the workload has other copies, too (as in Karmada).
 fn lost_state(spec: &ResourceBindingSpec) -> Option<String> {
-    if spec.clusters.len() < 2 {
-        return None;
-    }
+    // One copy is given it.
+    spec.copies().nth(1)?;
     let is_meant = |target: &&TargetCluster| {
         let state = spec.state_given(&target.name);
         state.is_some_and(|it| !it.is_empty())
     };
-    let meant = spec.clusters.iter().find(is_meant)?;
+    let meant = spec.copies().find(is_meant)?;
     Some(format!(
         "the new copy in {} gets none of the old one's state: statePreservation passes it on only where a workload has one target",
         meant.name

@@ -461,7 +461,7 @@ impl Departure<'_> {
             clusters_before_failover: if preserved.is_empty() {
                 Vec::new()
             } else {
-                let before = self.spec.clusters.iter();
+                let before = self.spec.copies();
                 before.map(|target| target.name.clone()).collect()
             },
             preserved_label_state: preserved,

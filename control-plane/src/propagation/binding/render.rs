@@ -190,15 +190,17 @@ pub fn render<E: From<muster_interpreter::Error>>(
     prune_server_fields(&mut base);
     let completions = divided_completions(spec, template, &targets, held);
     // The labels that a failover saved are for the one copy that replaces the lost one.
-    let state = match &targets[..] {
-        [target] if inject => spec.state_given(&target.name),
-        _ => None,
-    };
+    let is_undivided = spec.is_undivided();
+    let mut copies = targets.iter().filter(|it| is_undivided || spec.is_copy(it));
+    let only = copies.next().filter(|_| inject && copies.next().is_none());
+    let given = only.and_then(|it| Some((&*it.name, spec.state_given(&it.name)?)));
     let text = |key: &str| template["metadata"][key].as_str().unwrap_or_default();
     let kind = template["kind"].as_str().unwrap_or_default();
     let name = names::work(kind, text("name"), text("namespace"));
     let rendered = targets.iter().enumerate().map(|(at, target)| {
         let mut manifest = base.clone();
+        let state = given.filter(|(name, _)| *name == target.name);
+        let state = state.map(|(_, state)| state);
         // Components are never revised: such a target has no replicas of its own.
         let has_components = !spec.components.is_empty() || !target.components.is_empty();
         let is_revised = spec.is_workload() && !has_components;

@@ -442,3 +442,31 @@ fn an_indexed_job_whose_pods_are_divided_is_not_asked_for_what_api_servers_refus
         );
     }
 }
+
+#[test]
+fn a_state_is_for_the_one_copy_beside_which_others_have_no_replicas() {
+    let template = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": { "name": "web", "namespace": "shop" }, "spec": { "replicas": 2 },
+    });
+    let task = json!({
+        "fromCluster": "m1", "purgeMode": "Directly", "reason": "ApplicationFailure",
+        "producer": "p", "preservedLabelState": { "job": "7f" }, "clustersBeforeFailover": ["m1"],
+    });
+    let state = json!("7f");
+    for (shares, expected) in [
+        ([("m2", 2), ("m3", 0)], [&state, &Value::Null]),
+        ([("m3", 0), ("m2", 2)], [&Value::Null, &state]),
+        ([("m2", 1), ("m3", 1)], [&Value::Null, &Value::Null]),
+    ] {
+        let clusters = shares.map(|(name, replicas)| json!({ "name": name, "replicas": replicas }));
+        let spec = json!({
+            "resource": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
+            "replicas": 2, "clusters": clusters, "gracefulEvictionTasks": [task],
+        });
+        let spec = serde_json::from_value(spec).unwrap();
+        let works = render_plain(&origin(), &spec, &template, true).unwrap();
+        let labels = [0, 1].map(|at: usize| &works[at].manifest["metadata"]["labels"]["job"]);
+        assert_eq!(labels, expected, "{shares:?}");
+    }
+}
