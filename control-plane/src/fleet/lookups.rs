@@ -23,8 +23,8 @@ pub struct Overridden {
 type Override =
     dyn Fn(&ResourceBindingSpec, &str) -> Result<Option<Overridden>, String> + Send + Sync;
 
-/// Lookup for those who choose clusters and read what runs there, which the binding controller
-/// answers.
+/// Lookup for those who choose clusters and read what runs there, which is answered from the
+/// override policies.
 #[derive(Default)]
 pub struct OverrideLookup(OnceLock<Box<Override>>);
 
@@ -41,7 +41,7 @@ impl OverrideLookup {
     }
 
     /// Returns why no Work could be made for a workload in a cluster; `None` where one could be, or
-    /// where this process makes no Works.
+    /// where another program makes the Works.
     pub fn refuse(&self, spec: &ResourceBindingSpec, cluster: &str) -> Option<String> {
         match self.0.get()?(spec, cluster) {
             Err(why) => Some(why),

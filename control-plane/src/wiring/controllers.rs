@@ -111,6 +111,8 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         evictor: None,
         is_pushed: false,
     };
+    // Whoever moves workloads asks, whichever program makes the Works.
+    binding::answer_overrides(fleet);
     for (name, starter) in STARTERS {
         if settings.runs(name) {
             starter(&mut start);

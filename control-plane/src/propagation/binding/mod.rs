@@ -43,3 +43,4 @@ mod undivided_tests;
 
 pub use controller::start;
 pub use namespaces::start as start_namespaces;
+pub use overriding::answer as answer_overrides;

@@ -32,14 +32,28 @@ const SETTLING: Duration = Duration::from_secs(10);
 /// Interval at which waiting bindings check whether the override policies are known.
 const CHECK_EVERY: Duration = Duration::from_millis(50);
 
+/// Answers how override policies change a workload in a cluster, for those who choose clusters and
+/// read what runs there. Another program that makes the Works, such as Karmada's, has rules of its
+/// own for policies that fail.
+pub fn answer(fleet: &Arc<Fleet>) {
+    let asked = Arc::downgrade(fleet);
+    fleet.override_lookup.answer(move |spec, cluster| {
+        let Some(fleet) = asked.upgrade() else {
+            return Ok(None);
+        };
+        let found = overridden(&fleet, spec, cluster);
+        if fleet.settings.runs("binding") {
+            found
+        } else {
+            found.or(Ok(None))
+        }
+    });
+}
+
 /// Reconciles the bindings whose manifests a change of an override policy, or of a cluster that the
 /// policies may select, can change.
 pub(super) fn follow(fleet: &Arc<Fleet>, queue: &Queue<BindingKey>) {
-    let asked = Arc::downgrade(fleet);
-    fleet.override_lookup.answer(move |spec, cluster| {
-        let fleet = asked.upgrade();
-        fleet.map_or(Ok(None), |fleet| overridden(&fleet, spec, cluster))
-    });
+    answer(fleet);
     let affected = Affected {
         bindings: fleet.bindings.clone(),
         templates: fleet.templates.clone(),
@@ -318,6 +332,7 @@ mod tests {
 
     use super::*;
     use crate::fleet::testing::{Bench, binding, claimed, cluster, deployment, pass, policy};
+    use crate::settings::Settings;
 
     /// Returns a fleet with two clusters, a Deployment and its binding, and with override policies.
     async fn bench<const N: usize>(template: Value, policies: [(&str, Value); N]) -> Bench {
@@ -367,6 +382,40 @@ mod tests {
             assert_eq!(got, given, "{overrides}");
             let refusals = ["m1", "m2"].map(|it| lookup.refuse(&binding.spec, it).is_some());
             assert_eq!(refusals, [false, is_refused], "{overrides}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn overrides_count_where_another_program_makes_the_works_but_for_those_that_fail() {
+        let settings = Settings {
+            controllers: "*,-binding".parse().unwrap(),
+            ..Settings::default()
+        };
+        let replaced = |path: &str| json!({"path": path, "operator": "replace", "value": 2});
+        for (path, least) in [("/spec/replicas", 2), ("/spec/none/there", 4)] {
+            let overrides = json!({
+                "metadata": {"namespace": "shop", "name": "small"},
+                "spec": {
+                    "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment"}],
+                    "overrideRules": [{"overriders": {"plaintext": [replaced(path)]}}],
+                },
+            });
+            let objects = [
+                ("clusters", cluster("m1")),
+                ("deployments", deployment(4)),
+                ("resourcebindings", binding()),
+                ("overridepolicies", overrides),
+            ];
+            let mut bench = Bench::with(settings.clone(), objects);
+            bench.api.serve_deployments();
+            bench.fleet.follow_templates();
+            answer(&bench.fleet);
+            bench.follow().await;
+            pass(5).await;
+            let binding = bench.binding("web-deployment").unwrap();
+            let lookup = &bench.fleet.override_lookup;
+            assert_eq!(lookup.least(&binding.spec, "m1", 4), least, "{path}");
+            assert_eq!(lookup.refuse(&binding.spec, "m1"), None, "{path}");
         }
     }
 
