@@ -211,10 +211,13 @@ pub(super) fn is_refused(report: &AggregatedStatusItem) -> bool {
 }
 
 impl Plan {
-    /// Returns the new targets, for people: a few by name, and how many more there are.
+    /// Returns the new targets, for people: a few by name, and how many more there are. A share of
+    /// zero beside others that have replicas is no place that the workload goes to.
     pub fn destination(&self) -> String {
-        let names = self.clusters.iter().map(|target| target.name.as_str());
-        let names: Vec<&str> = names.collect();
+        let is_divided = self.clusters.iter().any(|it| it.replicas > 0);
+        let targets = self.clusters.iter();
+        let targets = targets.filter(|it| !is_divided || it.replicas > 0);
+        let names: Vec<&str> = targets.map(|target| target.name.as_str()).collect();
         few(&names, LONGEST_LIST, ",", |more| {
             format!(" and {more} more")
         })

@@ -998,6 +998,8 @@ fn a_cluster_that_gets_a_share_of_zero_is_no_refuge() {
         };
         let found = plan(&departure, &fleet, &options, at(50));
         assert_eq!(found.is_ok(), leaves, "{applied}: {found:?}");
+        let to = found.ok().map(|plan| plan.destination());
+        assert!(to.is_none_or(|to| to == "member2"), "member3 gets nothing");
     }
 }
 
