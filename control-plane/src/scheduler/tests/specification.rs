@@ -609,3 +609,25 @@ fn an_old_copy_that_waits_for_others_is_given_no_share_of_zero() {
         assert_eq!(text(decided), expected, "{what}");
     }
 }
+
+#[test]
+fn a_job_has_no_share_of_zero_in_which_it_would_be_complete_at_once() {
+    let options = Options {
+        keep_empty: true,
+        ..Options::default()
+    };
+    let options = options.with_plugins(&"*,-APIEnablement".parse().unwrap());
+    let options = options.unwrap();
+    let clusters = [cluster("m1", 10), cluster("m2", 10)];
+    for (version, kind, replicas, expected) in [
+        ("apps/v1", "Deployment", 2, "m1:2 m2:0"),
+        ("batch/v1", "Job", 2, "m1:2"),
+        ("batch/v1", "Job", 0, "m1:0 m2:0"),
+    ] {
+        let mut spec = placed(deployment(replicas, &aggregated()), &[("m1", 2)]);
+        spec.resource.api_version = version.to_owned();
+        spec.resource.kind = kind.to_owned();
+        let decided = decide_with(&spec, &clusters, &options);
+        assert_eq!(text(decided), expected, "{kind} {replicas}");
+    }
+}
