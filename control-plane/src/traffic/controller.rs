@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_shared::api::any_binding::AnyBinding;
-use muster_shared::api::binding::ObjectReference;
+use muster_shared::api::binding::{ObjectReference, TargetCluster};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::controller::Controller;
 use muster_shared::events::EventType;
@@ -307,6 +307,7 @@ impl Traffic {
         let own = TemplateKey::of(&binding.spec.resource).to_string();
         let followed = request.follows.as_ref();
         let workload = followed.and_then(|it| fleet.bindings.get(&BindingKey::for_template(it)));
+        let workload = workload.map(|it| as_given(fleet, it));
         let name = followed.map(ToString::to_string).unwrap_or_default();
         let placed = |name, binding| placed(fleet, name, binding);
         let followed = followed.map(|_| match &workload {
@@ -380,6 +381,23 @@ impl Traffic {
             Written::AsItWas | Written::Changed => Ok(Next::Done),
         }
     }
+}
+
+/// Returns a workload with the replicas that override policies leave of its shares.
+fn as_given(fleet: &Fleet, mut workload: Arc<AnyBinding>) -> Arc<AnyBinding> {
+    let given = |it: &TargetCluster| {
+        let share = it.replicas;
+        fleet.override_lookup.given(&workload.spec, &it.name, share)
+    };
+    let shares: Vec<i32> = workload.spec.clusters.iter().map(given).collect();
+    let targets = workload.spec.clusters.iter().map(|it| it.replicas);
+    if !targets.eq(shares.iter().copied()) {
+        let changed = Arc::make_mut(&mut workload);
+        for (target, share) in changed.spec.clusters.iter_mut().zip(shares) {
+            target.replicas = share;
+        }
+    }
+    workload
 }
 
 fn placed<'a>(fleet: &Fleet, name: &'a str, binding: &'a AnyBinding) -> Placed<'a> {

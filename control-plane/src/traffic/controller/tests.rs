@@ -5,6 +5,7 @@ use muster_shared::names::condition::HOSTNAME_PUBLISHED;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::fleet::lookups::Overridden;
 use crate::fleet::testing::{Bench, claimed, cluster, pass, refusal};
 use crate::settings::Settings;
 
@@ -321,8 +322,21 @@ async fn a_cluster_with_no_replica_of_the_workload_gets_no_users() {
     workload["spec"]["replicas"] = json!(4);
     workload["spec"]["clusters"] =
         json!([{"name": "m1", "replicas": 0}, {"name": "m2", "replicas": 4}]);
-    let bench = started(with(following(workload))).await;
+    let bench = started(with(following(workload.clone()))).await;
     assert_eq!(leads(&bench), ["192.0.2.2"]);
+    // An override policy leaves none of its share in m2.
+    workload["spec"]["clusters"][0]["replicas"] = json!(2);
+    let bench = with(following(workload));
+    bench.fleet.override_lookup.answer(|_, cluster| {
+        let none = Overridden {
+            asked: Some(4),
+            replicas: Some(0),
+            members_scale: false,
+        };
+        Ok((cluster == "m2").then_some(none))
+    });
+    let bench = started(bench).await;
+    assert_eq!(leads(&bench), ["192.0.2.1"]);
 }
 
 #[tokio::test(start_paused = true)]
