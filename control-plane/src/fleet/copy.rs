@@ -10,6 +10,7 @@ use muster_shared::names::{condition, execution_namespace, label, work};
 use serde_json::Value;
 
 use super::Fleet;
+use super::lookups::Refusal;
 use super::template::TemplateKey;
 use super::template_event::Lookup;
 use super::works::CachedWork;
@@ -52,6 +53,8 @@ pub enum Obstacle {
     CopyLeaves,
     /// An override policy cannot be applied for the cluster.
     Override(String),
+    /// An override policy leaves a copy there no replicas.
+    Emptied,
 }
 
 impl fmt::Display for Obstacle {
@@ -63,6 +66,7 @@ impl fmt::Display for Obstacle {
             }
             Self::CopyLeaves => f.write_str("is still removing its former copy"),
             Self::Override(why) => write!(f, "would get no Work: {why}"),
+            Self::Emptied => write!(f, "would run none of it: {}", Refusal::Empties),
         }
     }
 }
@@ -86,10 +90,11 @@ pub fn obstacle(fleet: &Fleet, spec: &ResourceBindingSpec, cluster: &str) -> Opt
     if !namespace.is_empty() && leaves(&work("Namespace", namespace, "")) {
         return Some(Obstacle::NamespaceLeaves(namespace.to_owned()));
     }
-    fleet
-        .override_lookup
-        .refuse(spec, cluster)
-        .map(Obstacle::Override)
+    let refusal = fleet.override_lookup.refuse(spec, cluster);
+    refusal.map(|refusal| match refusal {
+        Refusal::Fails(why) => Obstacle::Override(why),
+        Refusal::Empties => Obstacle::Emptied,
+    })
 }
 
 /// Returns whether a Work is no copy of its workload yet: it asks for none of the replicas that the

@@ -18,6 +18,17 @@ pub struct Overridden {
     pub members_scale: bool,
 }
 
+/// Reason for which override policies keep a workload from running in a cluster.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// One of them cannot be applied, so that no Work can be made.
+    #[error("{0}")]
+    Fails(String),
+    /// They leave a copy no replicas.
+    #[error("an override policy gives it no replicas there")]
+    Empties,
+}
+
 /// Returns the replicas of a workload in a cluster, as override policies change them, if there are
 /// any for it. The error says why no Work could be made.
 type Override =
@@ -40,14 +51,12 @@ impl OverrideLookup {
         _ = self.0.set(Box::new(overrides));
     }
 
-    /// Returns why no Work could be made for a workload in a cluster; `None` where one could be, or
-    /// where another program makes the Works.
-    pub fn refuse(&self, spec: &ResourceBindingSpec, cluster: &str) -> Option<String> {
+    /// Returns why a workload could not run in a cluster as far as override policies say; `None`
+    /// where it could. Of policies that fail nothing is said where another program makes the Works.
+    pub fn refuse(&self, spec: &ResourceBindingSpec, cluster: &str) -> Option<Refusal> {
         match self.0.get()?(spec, cluster) {
-            Err(why) => Some(why),
-            Ok(Some(it)) if it.asked > Some(0) && it.replicas == Some(0) => {
-                Some("an override policy gives it no replicas there".to_owned())
-            }
+            Err(why) => Some(Refusal::Fails(why)),
+            Ok(Some(it)) if it.asked > Some(0) && it.replicas == Some(0) => Some(Refusal::Empties),
             Ok(_) => None,
         }
     }

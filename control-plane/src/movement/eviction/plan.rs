@@ -275,11 +275,13 @@ impl Departure<'_> {
             };
             let reason = match available {
                 Err(reason) => reason.to_string(),
-                // A copy that was never reported is one that is still to be made.
-                Ok(()) if is_made => return Ok(()),
+                // A copy that was never reported is one that is still to be made. Of one that is
+                // there, it matters only that it runs something.
                 Ok(()) => match (self.obstacle)(&target.name) {
-                    Some(obstacle) => obstacle.to_string(),
-                    None => return Ok(()),
+                    Some(obstacle) if !is_made || obstacle == Obstacle::Emptied => {
+                        obstacle.to_string()
+                    }
+                    Some(_) | None => return Ok(()),
                 },
             };
             reasons.push(format!("{} {reason}", target.name));

@@ -86,7 +86,7 @@ impl Refused {
         Some(Self {
             cluster: cluster.to_owned(),
             since,
-            why,
+            why: why.to_string(),
         })
     }
 }

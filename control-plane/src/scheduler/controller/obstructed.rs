@@ -72,11 +72,16 @@ pub(super) fn pass_around(
     let waits_for = obstructed
         .obstacles
         .iter()
-        .filter(|(_, why)| !(is_edit && matches!(why, Obstacle::Override(_))))
+        .filter(|(_, why)| !(is_edit && is_by_override(why)))
         .map(|(name, why)| format!("{name} {why}"));
     let reasons: Vec<String> = waits_for.collect();
     let waits = (!reasons.is_empty()).then(|| reasons.join(", "));
     (first, waits)
+}
+
+/// Returns whether an override policy is in the way.
+fn is_by_override(obstacle: &Obstacle) -> bool {
+    matches!(obstacle, Obstacle::Override(_) | Obstacle::Emptied)
 }
 
 /// Returns the clusters that a move gives the workload to.
@@ -130,6 +135,7 @@ mod tests {
             ("an edit", &edited, on_m1, (1, &leaves), "m3", 0),
             ("to none", &edited, on_m1, (7, &leaves), "m2", 3),
             ("unfit", &edited, on_m1, (7, &broken), "m2", 0),
+            ("emptied", &edited, on_m1, (7, &Obstacle::Emptied), "m2", 0),
         ] {
             let shut = &all[1..=shut];
             let spec = placed(deployment(2, &placement), targets);

@@ -979,6 +979,30 @@ fn a_cluster_that_has_a_share_of_zero_has_no_copy_yet() {
 }
 
 #[test]
+fn a_copy_that_an_override_policy_leaves_without_replicas_is_no_refuge() {
+    let status = json!({"aggregatedStatus": [
+        {"clusterName": "member2", "applied": true, "health": "Healthy"},
+    ]});
+    let status = serde_json::from_value(status).unwrap();
+    let broken = Obstacle::Override("broken".to_owned());
+    for (obstacle, leaves) in [
+        (None, true),
+        // The copy that is there runs on as it is.
+        (Some(broken), true),
+        (Some(Obstacle::Emptied), false),
+    ] {
+        let spec = divided();
+        let departure = Departure {
+            status: &status,
+            obstacle: &|_| obstacle.clone(),
+            ..departure(&spec, "member1")
+        };
+        let found = planned(&departure, &one_of_two());
+        assert_eq!(found.is_ok(), leaves, "{obstacle:?}: {found:?}");
+    }
+}
+
+#[test]
 fn a_cluster_that_gets_a_share_of_zero_is_no_refuge() {
     let mut spec = divided();
     let placement = Arc::make_mut(spec.placement.as_mut().unwrap());
