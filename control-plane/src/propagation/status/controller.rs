@@ -27,6 +27,7 @@ use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::{BindingKey, event_reference};
 use crate::fleet::completion::has_completed;
+use crate::fleet::copy::is_counted;
 use crate::fleet::fencing;
 use crate::fleet::fencing::fenced_condition::{self, Copy};
 use crate::fleet::last_patches::LastPatches;
@@ -240,7 +241,9 @@ async fn reconcile(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<N
     }
     let mut items = items(works.iter().map(AsRef::as_ref), &spec.resource, taken);
     let mut silent = silent(&fleet.clusters, &items);
-    silent.retain(|name, _| !has_completed(&spec.resource, &items, name));
+    silent.retain(|name, _| {
+        !has_completed(&spec.resource, &items, name) && !is_empty_in(spec, &items, name)
+    });
     let is_nowhere = expected.is_empty() && items.is_empty();
     let applied = match fully_applied(&expected, &items) {
         true if silent.is_empty() => Applied::Fully,
@@ -289,6 +292,21 @@ async fn reconcile(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<N
     let shown = Shown { items, ..shown };
     let outcome = reflect(fleet, &client, memory, key, (&template, uid), shown).await;
     report_outcome(fleet, memory, binding.as_ref(), &template, outcome)
+}
+
+/// Returns whether a cluster is to have no replicas of a workload
+/// (`--enable-empty-workload-propagation`), and reported none last, so that its silence leaves
+/// nothing open.
+fn is_empty_in(spec: &ResourceBindingSpec, items: &[AggregatedStatusItem], cluster: &str) -> bool {
+    let runs_none = |it: &AggregatedStatusItem| {
+        let status = it.status.as_ref().filter(|_| it.applied);
+        status.is_some_and(|status| status.0["replicas"].as_i64().unwrap_or(0) == 0)
+    };
+    let mut items = items.iter().filter(|it| it.cluster_name == cluster);
+    spec.target(cluster).is_some()
+        && !spec.has_copy(cluster)
+        && is_counted(&spec.resource)
+        && items.any(runs_none)
 }
 
 /// Returns the same outcome, and reports a failure that only a person can end. A status

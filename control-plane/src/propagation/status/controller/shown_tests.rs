@@ -206,3 +206,38 @@ async fn what_a_cluster_reported_last_is_unknown_while_it_is_silent_and_true_aga
         assert!(written.is_empty(), "Ready is {ready}: {written:?}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_silence_of_a_cluster_that_is_to_have_no_replicas_and_has_none_leaves_nothing_open() {
+    let id = json!({"resourcebinding.karmada.io/permanent-id": "id"});
+    // Shares of m2, and the pods that it reported last.
+    for (share, pods, expected) in [(0, 0, "True"), (0, 2, "Unknown"), (1, 0, "Unknown")] {
+        let mut binding = testing::binding();
+        binding["metadata"]["labels"] = id.clone();
+        binding["spec"]["clusters"] = json!([
+            {"name": "m1", "replicas": 2 - share}, {"name": "m2", "replicas": share},
+        ]);
+        let [there, mut empty] = ["m1", "m2"].map(|cluster| {
+            let mut work = testing::work(cluster, "Healthy");
+            work["metadata"]["labels"] = id.clone();
+            work
+        });
+        empty["status"]["manifestStatuses"][0]["status"] = json!({"replicas": pods});
+        let mut silent = testing::cluster("m2");
+        silent["status"]["conditions"][0]["status"] = json!("Unknown");
+        let mut bench = Bench::new([
+            ("clusters", testing::cluster("m1")),
+            ("clusters", silent),
+            ("resourcebindings", binding),
+            ("works", there),
+            ("works", empty),
+        ]);
+        bench.api.serve_deployments();
+        start(&bench.fleet, &mut bench.tasks);
+        bench.follow().await;
+        pass(10).await;
+        let held = bench.binding("web-deployment").unwrap();
+        let reported = conditions::status(&held.status().conditions, "FullyApplied");
+        assert_eq!(reported, Some(expected), "{share} {pods}");
+    }
+}
