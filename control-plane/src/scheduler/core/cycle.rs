@@ -25,7 +25,6 @@ use super::unknown::{rest, unknown_targets};
 use super::{Behaviour, Decision, Growth, Options};
 use crate::fleet::availability::{Workload, can_hold};
 use crate::fleet::completion::{has_completed, is_job};
-use crate::fleet::fencing;
 
 /// Attempts to place a binding, and their result.
 #[derive(Debug)]
@@ -566,17 +565,20 @@ impl<'a> Trial<'a> {
         Ok(shares)
     }
 
-    /// Returns whether a cluster may have a share of zero replicas beside others that have some.
-    /// Where two copies must not run, one that gives its replicas to another cluster does not stay
-    /// without any: it is removed, and no other copy is made before it is gone. An old copy that
-    /// an eviction task keeps is not scaled to zero by a share. A Job without completions is
-    /// complete at once, and its cluster could take over none of the others' later.
+    /// Returns whether a cluster may have a share of zero replicas beside others that have some. A
+    /// copy that gives all of its replicas to others leaves as it does where there are no such
+    /// shares: fences, purge modes and eviction tasks are about copies outside the targets. So an
+    /// old copy that a task keeps gets none. A Job without completions is complete at once, and its
+    /// cluster could take over none of the others' later.
     fn may_be_empty_in(&self, candidate: &Candidate<'_>) -> bool {
-        let is_empty = candidate.held.is_some_and(|it| it.replicas == 0);
-        let is_left =
-            || candidate.held.is_none() && self.spec.eviction_task(candidate.name()).is_some();
-        let may_be = !fencing::runs_alone(self.spec) && !is_job(&self.spec.resource);
-        is_empty || may_be && !is_left()
+        if self.options.behaviour == Behaviour::Karmada {
+            return true;
+        }
+        let is_left = || self.spec.eviction_task(candidate.name()).is_some();
+        match candidate.held {
+            Some(held) => held.replicas == 0,
+            None => !is_job(&self.spec.resource) && !is_left(),
+        }
     }
 
     /// Returns the shares, with some for clusters in which dispatching is suspended and that the

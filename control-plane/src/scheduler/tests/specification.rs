@@ -565,17 +565,15 @@ fn without_replicas_nothing_is_placed_unless_empty_workloads_are_kept() {
 }
 
 #[test]
-fn where_two_copies_must_not_run_the_one_that_gives_its_replicas_away_does_not_stay_without_any() {
-    let (none, m2) = (json!(null), ("m2", 0));
-    let fenced = json!({ "cluster": { "fencing": { "afterSeconds": 60 } } });
-    for (what, failover, replicas, held, expected) in [
-        ("plain", &none, 2, vec![("m1", 2)], "m1:2 m2:0"),
-        ("fenced", &fenced, 2, vec![("m1", 2)], "m1:2"),
-        ("fenced since", &fenced, 2, vec![("m1", 2), m2], "m1:2 m2:0"),
-        ("scaled to zero", &fenced, 0, vec![("m1", 2)], "m1:0 m2:0"),
+fn a_copy_that_gives_all_its_replicas_away_does_not_stay_with_a_share_of_zero() {
+    let weights = static_weights(&[("m2", 1)]);
+    let m2 = ("m2", 2);
+    for (what, held, expected) in [
+        ("it gives them away", &[("m1", 2)][..], "m2:2"),
+        ("it had none", &[("m1", 0), m2], "m1:0 m2:2"),
+        ("it was not there", &[m2], "m1:0 m2:2"),
     ] {
-        let mut spec = placed(deployment(replicas, &aggregated()), &held);
-        spec.failover = serde_json::from_value(failover.clone()).unwrap();
+        let spec = placed(deployment(2, &weights), held);
         let options = Options {
             keep_empty: true,
             ..Options::default()
