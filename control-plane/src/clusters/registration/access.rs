@@ -1,5 +1,6 @@
 //! Roles in the fleet API that registration requires: created and removed from the chart's files.
 
+use anyhow::anyhow;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use muster_shared::client;
 use muster_shared::k8s::{Api, ApiResource, Client, DynamicObject, GroupVersionKind, ResourceExt};
@@ -25,19 +26,8 @@ const MEMBER: [&str; 3] = [
 /// Manifests of further rights that a member may have been given.
 const MORE: &str = include_str!("../../../../charts/control-plane/access/member-secrets.yaml");
 
-/// Reason why roles could not be created or removed.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The chart's files are not YAML.
-    #[error("read the chart's roles: {0}")]
-    Text(String),
-    /// The API rejected a request.
-    #[error(transparent)]
-    Call(#[from] ApiError),
-}
-
 /// Returns everything that registration itself needs.
-pub fn of_registration() -> Result<Vec<DynamicObject>, Error> {
+pub fn of_registration() -> anyhow::Result<Vec<DynamicObject>> {
     let mut all = Vec::new();
     for text in REGISTRATION {
         all.extend(objects(text)?);
@@ -46,7 +36,7 @@ pub fn of_registration() -> Result<Vec<DynamicObject>, Error> {
 }
 
 /// Returns everything that one member needs.
-pub fn of_member(cluster: &str) -> Result<Vec<DynamicObject>, Error> {
+pub fn of_member(cluster: &str) -> anyhow::Result<Vec<DynamicObject>> {
     let mut all = Vec::new();
     for text in MEMBER {
         all.extend(objects(&text.replace("MEMBER", cluster))?);
@@ -55,13 +45,13 @@ pub fn of_member(cluster: &str) -> Result<Vec<DynamicObject>, Error> {
 }
 
 /// Reads the objects of a YAML text.
-pub fn objects(yaml: &str) -> Result<Vec<DynamicObject>, Error> {
-    serde_saphyr::from_multiple(yaml).map_err(|error| Error::Text(error.to_string()))
+pub fn objects(yaml: &str) -> anyhow::Result<Vec<DynamicObject>> {
+    serde_saphyr::from_multiple(yaml).map_err(|error| anyhow!("read the chart's roles: {error}"))
 }
 
 /// Puts objects there, or makes them what they should be. They are ours by their names, so that
 /// what a former version wrote is written over.
-pub async fn grant(fleet: &Client, objects: &[DynamicObject]) -> Result<(), Error> {
+pub async fn grant(fleet: &Client, objects: &[DynamicObject]) -> anyhow::Result<()> {
     for name in [SYSTEM_NAMESPACE, CLUSTER_NAMESPACE] {
         ensure_namespace(fleet, name).await?;
     }
@@ -69,7 +59,7 @@ pub async fn grant(fleet: &Client, objects: &[DynamicObject]) -> Result<(), Erro
 }
 
 /// Applies objects, or makes them what they should be.
-pub async fn apply(client: &Client, objects: &[DynamicObject]) -> Result<(), Error> {
+pub async fn apply(client: &Client, objects: &[DynamicObject]) -> anyhow::Result<()> {
     let params = PatchParams::apply(COMMAND).force();
     for object in objects {
         let name = object.name_any();
@@ -82,7 +72,7 @@ pub async fn apply(client: &Client, objects: &[DynamicObject]) -> Result<(), Err
 }
 
 /// Creates a namespace unless it exists.
-pub async fn ensure_namespace(fleet: &Client, name: &str) -> Result<(), Error> {
+pub async fn ensure_namespace(fleet: &Client, name: &str) -> anyhow::Result<()> {
     let created = create_missing(&Api::all(fleet.clone()), &namespace(name)).await;
     created.map_err(ApiError::of("create", &format!("Namespace {name:?}")))?;
     Ok(())
@@ -90,7 +80,7 @@ pub async fn ensure_namespace(fleet: &Client, name: &str) -> Result<(), Error> {
 
 /// Takes away what a member was given, its namespace excepted: that goes with the Cluster. Says how
 /// many objects there were.
-pub async fn revoke(fleet: &Client, cluster: &str) -> Result<usize, Error> {
+pub async fn revoke(fleet: &Client, cluster: &str) -> anyhow::Result<usize> {
     let mut all = of_member(cluster)?;
     all.extend(objects(&MORE.replace("MEMBER", cluster))?);
     all.retain(|object| kind(object) != "Namespace");

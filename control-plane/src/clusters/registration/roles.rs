@@ -66,7 +66,7 @@ fn keys(fleet: &Fleet, namespace: &str) -> Vec<Key> {
         .collect()
 }
 
-async fn check(fleet: &Fleet, name: &str, namespace: &str) -> Result<Next, access::Error> {
+async fn check(fleet: &Fleet, name: &str, namespace: &str) -> anyhow::Result<Next> {
     let Some(cluster) = fleet.clusters.get(None, name) else {
         return Ok(Next::Done);
     };

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
+use anyhow::{anyhow, bail, ensure};
 use jiff::Timestamp;
 use muster_shared::k8s::{ByteString, ObjectMeta, Secret};
 use ring::rand::{SecureRandom, SystemRandom};
@@ -31,30 +32,9 @@ pub struct Token {
     pub secret: String,
 }
 
-/// Reason why a token is invalid.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The text does not have the form of a token. It is not repeated, because it may be a secret.
-    #[error(
-        "this is not a bootstrap token: it is six letters and digits, a dot and sixteen more, all of them lower-case"
-    )]
-    Form,
-    /// The system provided no randomness.
-    #[error("cannot make a new token")]
-    NoRandomness,
-    /// A usage is unknown.
-    #[error("{0:?} is no use of a token: signing and authentication are")]
-    Usage(String),
-    /// A group is not allowed for tokens.
-    #[error(
-        "{0:?} cannot be the group of a token: system:bootstrappers: and lower-case letters, digits, colons and dashes"
-    )]
-    Group(String),
-}
-
 impl Token {
     /// Makes a new one.
-    pub fn generate() -> Result<Self, Error> {
+    pub fn generate() -> anyhow::Result<Self> {
         let random = SystemRandom::new();
         Ok(Self {
             id: letters(&random, 6)?,
@@ -75,11 +55,12 @@ pub fn name_of(id: &str) -> String {
 
 /// Letters that are equally likely: a byte above the largest multiple of their number is thrown
 /// away.
-fn letters(random: &SystemRandom, length: usize) -> Result<String, Error> {
+fn letters(random: &SystemRandom, length: usize) -> anyhow::Result<String> {
     let mut text = String::with_capacity(length);
     while text.len() < length {
         let mut bytes = [0; 32];
-        random.fill(&mut bytes).map_err(|_| Error::NoRandomness)?;
+        let filled = random.fill(&mut bytes);
+        filled.map_err(|_| anyhow!("cannot make a new token"))?;
         let fair = bytes.iter().filter(|byte| **byte < 252);
         let letters = fair.map(|byte| char::from(LETTERS[usize::from(*byte) % LETTERS.len()]));
         text.extend(letters.take(length - text.len()));
@@ -93,13 +74,15 @@ pub fn is_plain(text: &str, length: usize) -> bool {
 }
 
 impl FromStr for Token {
-    type Err = Error;
+    type Err = anyhow::Error;
 
-    fn from_str(text: &str) -> Result<Self, Error> {
-        let (id, secret) = text.split_once('.').ok_or(Error::Form)?;
-        if !is_plain(id, 6) || !is_plain(secret, 16) {
-            return Err(Error::Form);
-        }
+    fn from_str(text: &str) -> anyhow::Result<Self> {
+        let (id, secret) = text.split_once('.').unwrap_or_default();
+        // The text is not repeated, because it may be a secret.
+        ensure!(
+            is_plain(id, 6) && is_plain(secret, 16),
+            "this is not a bootstrap token: it is six letters and digits, a dot and sixteen more, all of them lower-case"
+        );
         Ok(Self {
             id: id.to_owned(),
             secret: secret.to_owned(),
@@ -137,14 +120,16 @@ pub struct Entry {
 
 impl Entry {
     /// Refuses what the API would not understand.
-    pub fn check(&self) -> Result<(), Error> {
+    pub fn check(&self) -> anyhow::Result<()> {
         if let Some(usage) = self.usages.iter().find(|it| !USAGES.contains(&it.as_str())) {
-            return Err(Error::Usage(usage.clone()));
+            bail!("{usage:?} is no use of a token: signing and authentication are");
         }
-        match self.groups.iter().find(|it| !is_group(it)) {
-            Some(group) => Err(Error::Group(group.clone())),
-            None => Ok(()),
+        if let Some(group) = self.groups.iter().find(|it| !is_group(it)) {
+            bail!(
+                "{group:?} cannot be the group of a token: system:bootstrappers: and lower-case letters, digits, colons and dashes"
+            );
         }
+        Ok(())
     }
 
     /// Returns the Secret of the token.
