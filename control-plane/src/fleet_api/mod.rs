@@ -46,6 +46,7 @@ pub use self::objects::is_newer;
 pub use self::plan::CONTROL_PLANE;
 use self::plan::Site;
 use self::secrets::{Keeper, Lives, Outcome};
+use crate::fleet::api_error::ApiError;
 use crate::settings::COMPONENT;
 
 /// Name of the command.
@@ -351,8 +352,8 @@ impl Program {
         let has_page = self.settings.page_account;
         let prepared = prepare(&fleet, &address, &outcome.trusted, directory, has_page).await;
         let error = prepared.as_ref().err();
-        let error = error.and_then(|it| it.downcast_ref::<objects::Error>());
-        let is_refusal = error.is_some_and(objects::Error::is_refusal);
+        let error = error.and_then(|it| it.downcast_ref::<ApiError>());
+        let is_refusal = error.is_some_and(ApiError::is_lasting);
         self.refusals = if is_refusal {
             self.refusals.saturating_add(1)
         } else {

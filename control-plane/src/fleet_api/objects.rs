@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use anyhow::anyhow;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use muster_shared::client::{self, is_gone};
 use muster_shared::k8s::{
@@ -38,40 +39,8 @@ const ADMISSION: [&str; 2] = [
 /// Name of both (charts/control-plane/access/webhooks.yaml).
 const ADMISSION_NAME: &str = "muster";
 
-/// Reason why the fleet API could not be prepared.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum Error {
-    /// A call failed.
-    #[error(transparent)]
-    Api(#[from] ApiError),
-    /// The program's own files cannot be read.
-    #[error(transparent)]
-    Access(#[from] access::Error),
-    /// The files of `--objects-directory` cannot be read.
-    #[error("cannot read {path:?} (--objects-directory): {problem}")]
-    File {
-        /// Path of the file.
-        path: String,
-        /// Error of reading it.
-        problem: String,
-    },
-    /// An object could not be written down.
-    #[error("cannot write an object: {0}")]
-    Write(#[from] serde_json::Error),
-    /// A kubeconfig could not be written down.
-    #[error("cannot write a kubeconfig: {0}")]
-    Kubeconfig(#[from] serde_saphyr::ser::Error),
-}
-
-impl Error {
-    /// Returns whether the API refuses an object until somebody changes something.
-    pub(super) fn is_refusal(&self) -> bool {
-        matches!(self, Self::Api(error) if error.is_lasting())
-    }
-}
-
 /// Returns the objects that belong to this version, in the order in which they are applied.
-pub(super) fn own() -> Result<Vec<DynamicObject>, Error> {
+pub(super) fn own() -> anyhow::Result<Vec<DynamicObject>> {
     let mut all = Vec::new();
     // The namespaces come first, the definitions before roles that name their kinds.
     let control_plane = access::objects(CONTROL_PLANE)?;
@@ -92,10 +61,10 @@ pub(super) fn own() -> Result<Vec<DynamicObject>, Error> {
 }
 
 /// Returns the objects of the YAML files in a directory, by the names of the files.
-pub(super) fn of_directory(directory: &Path) -> Result<Vec<DynamicObject>, Error> {
-    let failed = |path: &Path, problem: &dyn std::fmt::Display| Error::File {
-        path: path.display().to_string(),
-        problem: problem.to_string(),
+pub(super) fn of_directory(directory: &Path) -> anyhow::Result<Vec<DynamicObject>> {
+    let failed = |path: &Path, problem: &dyn std::fmt::Display| {
+        let path = path.display().to_string();
+        anyhow!("cannot read {path:?} (--objects-directory): {problem}")
     };
     let entries = std::fs::read_dir(directory).map_err(|error| failed(directory, &error))?;
     let mut paths: Vec<_> = entries.filter_map(|it| Some(it.ok()?.path())).collect();
@@ -130,14 +99,14 @@ fn administrators() -> ClusterRoleBinding {
     }
 }
 
-fn dynamic<T>(object: &T) -> Result<DynamicObject, Error>
+fn dynamic<T>(object: &T) -> serde_json::Result<DynamicObject>
 where
     T: serde::Serialize + kube::Resource<DynamicType = ()>,
 {
     let mut value = serde_json::to_value(object)?;
     value["apiVersion"] = T::api_version(&()).into();
     value["kind"] = T::kind(&()).into();
-    Ok(serde_json::from_value(value)?)
+    serde_json::from_value(value)
 }
 
 /// Applies objects. Returns those that a newer version wrote, with that version: they stay as they
@@ -146,7 +115,7 @@ pub(super) async fn apply(
     fleet: &Client,
     objects: Vec<DynamicObject>,
     version: &str,
-) -> Result<Vec<String>, Error> {
+) -> anyhow::Result<Vec<String>> {
     let (mut newer, mut refused) = (Vec::new(), None);
     for name in [SYSTEM_NAMESPACE, CLUSTER_NAMESPACE] {
         access::ensure_namespace(fleet, name).await?;
@@ -213,7 +182,7 @@ pub(super) async fn take_back(
     fleet: &Client,
     objects: Vec<DynamicObject>,
     version: &str,
-) -> Result<(), Error> {
+) -> anyhow::Result<()> {
     for object in objects {
         let name = object.name_any();
         let said = format!("{} {name}", access::kind(&object));
@@ -234,9 +203,10 @@ pub(super) async fn take_back(
 
 /// Says publicly where the fleet API is and who signs its certificate. Signatures for tokens, which
 /// kube-controller-manager adds, stay.
-pub(super) async fn announce(fleet: &Client, server: &str, trusted: &str) -> Result<(), Error> {
+pub(super) async fn announce(fleet: &Client, server: &str, trusted: &str) -> anyhow::Result<()> {
     let roots = tls::authorities(trusted.as_bytes());
-    let text = serde_saphyr::to_string(&discovery::kubeconfig(server, &roots))?;
+    let text = serde_saphyr::to_string(&discovery::kubeconfig(server, &roots));
+    let text = text.map_err(|error| anyhow!("cannot write a kubeconfig: {error}"))?;
     access::ensure_namespace(fleet, discovery::NAMESPACE).await?;
     let maps: Api<ConfigMap> = Api::namespaced(fleet.clone(), discovery::NAMESPACE);
     let said = format!("ConfigMap {}/{}", discovery::NAMESPACE, discovery::NAME);
@@ -317,7 +287,11 @@ mod tests {
         let applied = apply(&bench.fleet.client, objects.collect(), "0.1.0").await;
         let error = applied.unwrap_err();
         assert!(error.to_string().contains("ClusterRole a"));
-        assert!(error.is_refusal());
+        assert!(
+            error
+                .downcast_ref::<ApiError>()
+                .is_some_and(ApiError::is_lasting)
+        );
         let mut written = bench.api.writes().into_iter();
         assert!(written.any(|(_, path, _)| path.ends_with("/clusterroles/b")));
     }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use anyhow::anyhow;
 use jiff::Timestamp;
 use muster_shared::certificate::kubeconfig::Way;
 use muster_shared::client;
@@ -34,23 +35,6 @@ pub(super) struct Lives {
     pub leaf: Duration,
 }
 
-/// Reason why a Secret is not as it should be.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum Error {
-    /// The host's API rejected a call.
-    #[error(transparent)]
-    Api(#[from] ApiError),
-    /// The Secret is refused.
-    #[error("cannot use Secret {0:?}: {1}")]
-    Refused(String, String),
-    /// No certificate could be made.
-    #[error("cannot make the {0}: {1}")]
-    Issue(String, rcgen::Error),
-    /// A kubeconfig could not be written.
-    #[error("cannot write a kubeconfig: {0}")]
-    Write(#[from] serde_saphyr::ser::Error),
-}
-
 /// State after a pass.
 #[derive(Debug)]
 pub(super) struct Outcome {
@@ -65,7 +49,7 @@ pub(super) struct Outcome {
     /// Secrets that were written, with the reason.
     pub written: Vec<(String, &'static str)>,
     /// Secrets that are not as they should be. The others are.
-    pub problems: Vec<Error>,
+    pub problems: Vec<anyhow::Error>,
 }
 
 /// Keeps the Secrets of one fleet API in the host cluster.
@@ -85,7 +69,7 @@ impl Keeper {
     ///
     /// # Errors
     /// When an authority cannot be used, without which nothing else can be judged.
-    pub(super) async fn pass(&self, now: Timestamp) -> Result<Outcome, Error> {
+    pub(super) async fn pass(&self, now: Timestamp) -> anyhow::Result<Outcome> {
         let (site, waits) = self.located().await?;
         let mut leaves = site.leaves();
         let (mut found, mut problems) = (BTreeMap::new(), Vec::new());
@@ -170,7 +154,7 @@ impl Keeper {
 
     /// Returns the site with the names and the address that the Service got from its load balancer,
     /// and what to say while it has none.
-    async fn located(&self) -> Result<(Site, Option<String>), Error> {
+    async fn located(&self) -> anyhow::Result<(Site, Option<String>)> {
         let mut site = self.site.clone();
         let name = site.name("api");
         let services: Api<Service> = Api::namespaced(self.host.clone(), &site.namespace);
@@ -201,10 +185,10 @@ impl Keeper {
         what: &str,
         common_name: &str,
         signed: Option<&str>,
-        unread: &mut Vec<Error>,
+        unread: &mut Vec<anyhow::Error>,
         now: Timestamp,
         written: &mut Vec<(String, &'static str)>,
-    ) -> Result<Authority, Error> {
+    ) -> anyhow::Result<Authority> {
         let name = self.site.name(what);
         let found = self.get(&name).await?;
         if found.is_none()
@@ -214,11 +198,11 @@ impl Keeper {
         }
         let (authority, why) = match judge::authority(found.as_ref(), signed, now) {
             Verdict::Keep(authority) => (authority, "further authorities are trusted"),
-            Verdict::Refuse(why) => return Err(Error::Refused(name, why)),
+            Verdict::Refuse(why) => return Err(refused(&name, &why)),
             Verdict::Make(why) => {
                 let made = issue::authority(common_name, now, self.lives.authority);
                 let pair =
-                    made.map_err(|error| Error::Issue(format!("authority {name}"), error))?;
+                    made.map_err(|error| anyhow!("cannot make the authority {name}: {error}"))?;
                 let until = later(now, self.lives.authority);
                 let trusted = judge::bundle(&pair.certificate, "");
                 (
@@ -246,8 +230,8 @@ impl Keeper {
         &self,
         name: &str,
         found: &BTreeMap<String, Option<Secret>>,
-        problems: &mut Vec<Error>,
-    ) -> Result<String, Error> {
+        problems: &mut Vec<anyhow::Error>,
+    ) -> anyhow::Result<String> {
         let brought = self.get(name).await.unwrap_or_else(|error| {
             problems.push(error);
             None
@@ -265,15 +249,16 @@ impl Keeper {
         Ok(text.unwrap_or_default())
     }
 
-    async fn token_key(&self, written: &mut Vec<(String, &'static str)>) -> Result<(), Error> {
+    async fn token_key(&self, written: &mut Vec<(String, &'static str)>) -> anyhow::Result<()> {
         let name = self.site.name("accounts");
         let found = self.get(&name).await?;
         match judge::token_key(found.as_ref()) {
             Verdict::Keep(()) => {}
-            Verdict::Refuse(why) => return Err(Error::Refused(name, why)),
+            Verdict::Refuse(why) => return Err(refused(&name, &why)),
             Verdict::Make(why) => {
                 let made = issue::token_key();
-                let made = made.map_err(|error| Error::Issue("key of tokens".to_owned(), error))?;
+                let made =
+                    made.map_err(|error| anyhow!("cannot make the key of tokens: {error}"))?;
                 let data = TOKENS.into_iter().zip(made).collect();
                 self.store(&name, found.as_ref(), data).await?;
                 written.push((name, why));
@@ -291,10 +276,10 @@ impl Keeper {
         authority: &Authority,
         trusted: &str,
         now: Timestamp,
-    ) -> Result<Option<&'static str>, Error> {
+    ) -> anyhow::Result<Option<&'static str>> {
         let (pair, why) = match judge::leaf(found, leaf, authority, now, self.lives.leaf) {
             Verdict::Keep(pair) => (pair, "its kubeconfig or the trusted authorities changed"),
-            Verdict::Refuse(why) => return Err(Error::Refused(leaf.secret.clone(), why)),
+            Verdict::Refuse(why) => return Err(refused(&leaf.secret, &why)),
             Verdict::Make(why) => (sign(leaf, authority, now, self.lives.leaf)?, why),
         };
         let mut data = files(&pair);
@@ -310,7 +295,7 @@ impl Keeper {
         Api::namespaced(self.host.clone(), &self.site.namespace)
     }
 
-    async fn get(&self, name: &str) -> Result<Option<Secret>, Error> {
+    async fn get(&self, name: &str) -> anyhow::Result<Option<Secret>> {
         let found = client::get_opt(&self.secrets(), name).await;
         Ok(found.map_err(ApiError::of("read", &format!("Secret {name}")))?)
     }
@@ -321,7 +306,7 @@ impl Keeper {
         name: &str,
         found: Option<&Secret>,
         data: BTreeMap<&'static str, String>,
-    ) -> Result<bool, Error> {
+    ) -> anyhow::Result<bool> {
         let octets =
             |(key, value): (&str, String)| (key.to_owned(), ByteString(value.into_bytes()));
         let data: BTreeMap<_, _> = data.into_iter().map(octets).collect();
@@ -360,13 +345,17 @@ impl Keeper {
     }
 }
 
+fn refused(secret: &str, why: &str) -> anyhow::Error {
+    anyhow!("cannot use Secret {secret:?}: {why}")
+}
+
 /// Makes a kubeconfig of the group that has all rights before there are roles.
 fn visitor(
     site: &Site,
     authority: &Authority,
     trusted: &str,
     now: Timestamp,
-) -> Result<String, Error> {
+) -> anyhow::Result<String> {
     let leaf = Leaf {
         secret: String::new(),
         purpose: "certificate that prepares the fleet API",
@@ -382,9 +371,14 @@ fn visitor(
     Ok(kubeconfig(&leaf, site, &pair, trusted)?.unwrap_or_default())
 }
 
-fn sign(leaf: &Leaf, authority: &Authority, now: Timestamp, life: Duration) -> Result<Pair, Error> {
+fn sign(
+    leaf: &Leaf,
+    authority: &Authority,
+    now: Timestamp,
+    life: Duration,
+) -> anyhow::Result<Pair> {
     issue::leaf(leaf, &authority.pair, authority.until, now, life)
-        .map_err(|error| Error::Issue(leaf.purpose.to_owned(), error))
+        .map_err(|error| anyhow!("cannot make the {}: {error}", leaf.purpose))
 }
 
 fn files(pair: &Pair) -> BTreeMap<&'static str, String> {
@@ -399,7 +393,7 @@ fn kubeconfig(
     site: &Site,
     pair: &Pair,
     trusted: &str,
-) -> Result<Option<String>, Error> {
+) -> anyhow::Result<Option<String>> {
     let server = match leaf.kubeconfig {
         Kubeconfig::None => return Ok(None),
         Kubeconfig::Files | Kubeconfig::Inside => site.inside(),
@@ -428,7 +422,8 @@ fn kubeconfig(
     if leaf.kubeconfig == Kubeconfig::Outside {
         forward(&mut document, &leaf.user);
     }
-    Ok(Some(serde_saphyr::to_string(&document)?))
+    let text = serde_saphyr::to_string(&document).map(Some);
+    text.map_err(|error| anyhow!("cannot write a kubeconfig: {error}"))
 }
 
 /// Adds a context for `kubectl port-forward`, which people without an address of the fleet API use.
