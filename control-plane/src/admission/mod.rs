@@ -28,12 +28,11 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use http::StatusCode;
-use jiff::Timestamp;
 use kube::ResourceExt;
 use muster_interpreter::Operation;
 use muster_interpreter::lua::Customization;
 use muster_shared::api::cluster::ClusterSyncMode;
-use muster_shared::api::policy::{Placement, PropagationSpec};
+use muster_shared::api::policy::Placement;
 use muster_shared::https::{self, Certificate, Reply};
 use muster_shared::k8s::ObjectMeta;
 use muster_shared::serve::Health;
@@ -44,7 +43,8 @@ use tokio::time::Instant;
 use crate::fleet::Fleet;
 use crate::fleet::scope::Scope;
 use crate::scheduler::controller::affected::Choice;
-use review::{Question, Rules};
+use policy::Policy;
+use review::Question;
 
 /// An object, as far as admission is concerned.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -101,42 +101,30 @@ pub async fn start(
         closing.cancelled().await;
         reported.ready("shutdown", Err("under way".to_owned()));
     });
-    let rules = Rules::of(settings);
     // What cannot be understood here keeps the detector from starting, and is reported there.
     let scope = Scope::new(&settings.skipped_propagating_apis, &[]).unwrap_or_default();
-    let clusters = fleet.clusters.clone();
-    let has_cluster = move |name: &str| clusters.presence(None, name).may_exist();
     let shared = Arc::clone(fleet);
-    let advise = move |body: &[u8]| {
-        let more = |spec: &PropagationSpec, namespace: Option<&str>| {
-            let asks = |api_version: &str, kind: &str| {
-                let operation = Operation::InterpretReplica;
-                shared.interpreters.has(api_version, kind, operation)
-            };
-            let mut more = fencing::advice(spec, &pushed(&shared, &spec.placement), asks);
-            more.extend(needs::advice(&shared, spec, namespace));
-            more.extend(obeyed::advice(spec));
-            more
-        };
-        advice::warnings(body, &scope, &shared.settings, &has_cluster, more)
-    };
-    let clock = Arc::clone(&fleet.clock);
-    let informer = fleet.customizations.informer().clone();
-    let customizations = move || {
-        informer
-            .list()
-            .iter()
-            .map(|it| Customization::of(it))
-            .collect()
-    };
-    let answer = move |path: &str, body: &[u8]| {
-        reply(path, body, rules, clock.now(), &advise, &customizations)
-    };
+    let answer = move |path: &str, body: &[u8]| reply(path, body, &shared, &scope);
     tasks.spawn(
         "webhook server",
         https::serve(listener, certificate, Arc::new(answer), shutdown),
     );
     Ok(kept)
+}
+
+/// Returns the warnings about a policy.
+fn advise(fleet: &Fleet, scope: &Scope, policy: &Policy) -> Vec<String> {
+    let (spec, namespace) = (&policy.spec, policy.metadata.namespace.as_deref());
+    let has_cluster = |name: &str| fleet.clusters.presence(None, name).may_exist();
+    let asks = |api_version: &str, kind: &str| {
+        let operation = Operation::InterpretReplica;
+        fleet.interpreters.has(api_version, kind, operation)
+    };
+    let mut all = advice::warnings(policy, scope, &fleet.settings, has_cluster);
+    all.extend(fencing::advice(spec, &pushed(fleet, &spec.placement), asks));
+    all.extend(needs::advice(fleet, spec, namespace));
+    all.extend(obeyed::advice(spec));
+    all
 }
 
 /// Returns the clusters of sync mode Push that a placement may choose.
@@ -163,14 +151,7 @@ pub fn keep_certificate(
 }
 
 /// Answers a request, and counts it.
-fn reply(
-    path: &str,
-    body: &[u8],
-    rules: Rules,
-    now: Timestamp,
-    advise: &impl Fn(&[u8]) -> Vec<String>,
-    customizations: &dyn Fn() -> Vec<Customization>,
-) -> Reply {
+fn reply(path: &str, body: &[u8], fleet: &Fleet, scope: &Scope) -> Reply {
     let begun = Instant::now();
     let question = match path {
         "/mutate" => Question::Default,
@@ -182,12 +163,15 @@ fn reply(
             );
         }
     };
+    let customizations = || {
+        let all = fleet.customizations.informer().list();
+        all.iter().map(|it| Customization::of(it)).collect()
+    };
+    let advise = |policy: &Policy| advise(fleet, scope, policy);
+    let (settings, now) = (&fleet.settings, fleet.clock.now());
     let (kind, operation, allowed, reply) =
-        match review::answer(question, body, rules, now, customizations) {
-            Ok(mut answer) => {
-                if question == Question::Check && answer.kind.ends_with("PropagationPolicy") {
-                    answer.warn(advise(body));
-                }
+        match review::answer(question, body, settings, now, &customizations, &advise) {
+            Ok(answer) => {
                 let allowed = if answer.allowed { "true" } else { "false" };
                 let text = answer.review.to_string().into_bytes();
                 (

@@ -1,8 +1,6 @@
 //! Answers an `AdmissionReview`. Every request is answered: one that is not understood is rejected
 //! with the reason.
 
-use std::time::Duration;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
@@ -32,31 +30,6 @@ pub enum Question {
     Default,
     /// Validation of the object.
     Check,
-}
-
-/// Settings on which reviews depend.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Rules {
-    /// Whether ClusterTaintPolicies may drive workloads out.
-    pub allow_no_execute: bool,
-    /// Whether the taints that follow the Ready condition are the cluster controller's.
-    pub condition_taints: bool,
-    /// Whether clusters have resource models.
-    pub modeling: bool,
-    /// Time without a sign of life after which a cluster counts as silent.
-    pub monitor_grace: Duration,
-}
-
-impl Rules {
-    /// Returns the rules as the settings have them.
-    pub fn of(settings: &Settings) -> Self {
-        Self {
-            allow_no_execute: settings.allow_no_execute_taint_policy,
-            condition_taints: settings.condition_taints,
-            modeling: settings.gate(&CUSTOMIZED_CLUSTER_RESOURCE_MODELING),
-            monitor_grace: *settings.cluster_monitor_grace_period,
-        }
-    }
 }
 
 /// The kinds that we know. Their names go into metrics.
@@ -141,43 +114,27 @@ pub struct Answer {
     pub allowed: bool,
 }
 
-impl Answer {
-    /// Adds warnings for the author of the object.
-    pub fn warn(&mut self, warnings: Vec<String>) {
-        if warnings.is_empty() {
-            return;
-        }
-        let held = &mut self.review["response"]["warnings"];
-        match held.as_array_mut() {
-            Some(held) => held.extend(warnings.into_iter().map(Value::from)),
-            None => *held = json!(warnings),
-        }
-    }
-}
-
-/// Reason why a body is not a review. The API server treats the answer as a failure of the webhook
-/// and follows its `failurePolicy`.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The body cannot be parsed.
-    #[error("cannot read the AdmissionReview: {0}")]
-    Malformed(#[from] serde_json::Error),
-    /// The review has another version.
-    #[error("cannot answer an AdmissionReview of {0:?}: send admission.k8s.io/v1")]
-    Version(String),
-}
-
-/// Answers a review at `now`. `customizations` returns those that exist.
+/// Answers a review at `now`. `customizations` returns those that exist, `advise` the warnings
+/// about a policy.
+///
+/// # Errors
+/// With the reason when a body is not a review. The API server treats the answer as a failure of
+/// the webhook and follows its `failurePolicy`.
 pub fn answer(
     question: Question,
     body: &[u8],
-    rules: Rules,
+    settings: &Settings,
     now: Timestamp,
     customizations: &dyn Fn() -> Vec<Customization>,
-) -> Result<Answer, Error> {
-    let review: Review = serde_json::from_slice(body)?;
-    if review.api_version != "admission.k8s.io/v1" {
-        return Err(Error::Version(review.api_version));
+    advise: &dyn Fn(&policy::Policy) -> Vec<String>,
+) -> Result<Answer, String> {
+    let review: Review = serde_json::from_slice(body)
+        .map_err(|error| format!("cannot read the AdmissionReview: {error}"))?;
+    let version = review.api_version;
+    if version != "admission.k8s.io/v1" {
+        return Err(format!(
+            "cannot answer an AdmissionReview of {version:?}: send admission.k8s.io/v1"
+        ));
     }
     let request = review.request;
     let kind = Kind::of(&request.kind.group, &request.kind.kind);
@@ -191,7 +148,7 @@ pub fn answer(
         match question {
             Question::Default => {
                 let mut object = request.object.clone();
-                default(kind, &mut object, &request, rules, now);
+                default(kind, &mut object, &request, settings, now);
                 let changes = diff(&request.object, &object);
                 if !changes.is_empty() {
                     response["patch"] = json!(STANDARD.encode(json!(changes).to_string()));
@@ -199,7 +156,7 @@ pub fn answer(
                 }
             }
             Question::Check => {
-                let found = check(kind, &request, rules, customizations);
+                let found = check(kind, &request, settings, customizations, advise);
                 if let Some(message) = found.refusal() {
                     response["allowed"] = json!(false);
                     // As Karmada's webhooks refuse.
@@ -227,7 +184,7 @@ fn before<T: DeserializeOwned>(request: &Request) -> Option<T> {
         .and_then(|old| T::deserialize(old).ok())
 }
 
-fn default(kind: Kind, object: &mut Value, request: &Request, rules: Rules, now: Timestamp) {
+fn default(kind: Kind, object: &mut Value, request: &Request, settings: &Settings, now: Timestamp) {
     // An object that goes away is left as it is.
     if !object.is_object() || !object["metadata"]["deletionTimestamp"].is_null() {
         return;
@@ -249,7 +206,8 @@ fn default(kind: Kind, object: &mut Value, request: &Request, rules: Rules, now:
         Kind::Cluster => {
             let old = before(request);
             if is_new || old.is_some() {
-                cluster::default(object, old.as_ref(), rules.modeling, now);
+                let has_models = settings.gate(&CUSTOMIZED_CLUSTER_RESOURCE_MODELING);
+                cluster::default(object, old.as_ref(), has_models, now);
             }
             if let Some(pause) = paused_by(object, request, now) {
                 object["metadata"]["annotations"][PAUSED] = json!(pause);
@@ -306,28 +264,35 @@ fn attributed<T: DeserializeOwned + Default, const N: usize>(
 fn check(
     kind: Kind,
     request: &Request,
-    rules: Rules,
+    settings: &Settings,
     customizations: &dyn Fn() -> Vec<Customization>,
+    advise: &dyn Fn(&policy::Policy) -> Vec<String>,
 ) -> Findings {
     match kind {
         Kind::Policy(scope) => {
             let rule = |it: &policy::Policy| {
                 let mut found = policy::check(it, scope);
-                fencing::check(&it.spec, rules.monitor_grace, &mut found);
+                fencing::check(&it.spec, *settings.cluster_monitor_grace_period, &mut found);
                 failback::check(&it.spec, &mut found);
                 data_replication::check(&it.spec, &mut found);
                 found
             };
             let mut found = new_findings(request, rule);
-            if let (Some(old), Some(new)) = (before(request), read(&request.object)) {
-                let frozen = policy::check_change(&old, &new, scope);
-                found.problems.extend(frozen.problems);
+            if let Ok(new) = policy::Policy::deserialize(&request.object) {
+                if let Some(old) = before(request) {
+                    let frozen = policy::check_change(&old, &new, scope);
+                    found.problems.extend(frozen.problems);
+                }
+                if new.metadata.deletion_timestamp.is_none() {
+                    found.warnings.extend(advise(&new));
+                }
             }
             found
         }
         Kind::OverridePolicy => new_findings(request, override_policy::check),
         Kind::TaintPolicy => new_findings(request, |it| {
-            taint_policy::check(it, rules.allow_no_execute, rules.condition_taints)
+            let allow_no_execute = settings.allow_no_execute_taint_policy;
+            taint_policy::check(it, allow_no_execute, settings.condition_taints)
         }),
         Kind::Binding(_) => new_findings(request, binding::check),
         Kind::Cluster => new_findings(request, cluster::check),
@@ -340,10 +305,6 @@ fn check(
             })
         }
     }
-}
-
-fn read<T: DeserializeOwned>(object: &Value) -> Option<T> {
-    T::deserialize(object).ok()
 }
 
 /// Returns what is wrong with an object that was not wrong with it before.
