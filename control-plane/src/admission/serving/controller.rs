@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::anyhow;
 use jiff::Timestamp;
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
@@ -33,21 +34,6 @@ const SECRET: &str = "muster-webhook-tls";
 const CONFIGURATION: &str = "muster";
 /// How often the Secret and the configurations are checked. A check writes nothing.
 const CHECK_EVERY: Duration = Duration::from_secs(10);
-
-#[derive(Debug, thiserror::Error)]
-enum Error {
-    #[error(transparent)]
-    Api(#[from] ApiError),
-    #[error("cannot make a certificate for {names:?} (--webhook-certificate-names): {source}")]
-    Issue {
-        names: Vec<String>,
-        source: rcgen::Error,
-    },
-    #[error("cannot use Secret {SYSTEM_NAMESPACE}/{SECRET}: {0}; delete it, and it is made anew")]
-    Use(#[from] muster_shared::https::Error),
-    #[error("Secret {SYSTEM_NAMESPACE}/{SECRET} is not there yet: the leader makes it")]
-    Missing,
-}
 
 struct Keeper {
     client: Client,
@@ -110,7 +96,7 @@ pub(crate) fn start(
 impl Keeper {
     /// Serves with what the Secret holds; the leader sees to it beforehand that this is good and
     /// trusted.
-    async fn check(&self, leads: bool) -> Result<(), Error> {
+    async fn check(&self, leads: bool) -> anyhow::Result<()> {
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), SYSTEM_NAMESPACE);
         let found = client::get_opt(&secrets, SECRET).await;
         let found = found.map_err(ApiError::of("read", &"the Secret of the certificate"))?;
@@ -130,8 +116,12 @@ impl Keeper {
                 trust(&self.configurations().await?, &held.authorities).await?;
             }
         }
-        let held = held.ok_or(Error::Missing)?;
-        if self.certificate.give(held.certificate, held.key)? {
+        let secret = format!("Secret {SYSTEM_NAMESPACE}/{SECRET}");
+        let held = held.ok_or_else(|| anyhow!("{secret} is not there yet: the leader makes it"))?;
+        let given = self.certificate.give(held.certificate, held.key);
+        if given
+            .map_err(|it| anyhow!("cannot use {secret}: {it}; delete it, and it is made anew"))?
+        {
             tracing::info!("serving with a new certificate");
         }
         Ok(())
@@ -142,7 +132,7 @@ impl Keeper {
         before: Option<&Held>,
         configurations: &[Configuration],
         now: Timestamp,
-    ) -> Result<Held, Error> {
+    ) -> anyhow::Result<Held> {
         let mut older = before.map_or_else(String::new, |held| held.authorities.clone());
         for (_, configuration) in configurations {
             older.push('\n');
@@ -161,15 +151,17 @@ impl Keeper {
         {
             return Ok(made);
         }
-        let issued = issue(&self.names, now).map_err(|source| Error::Issue {
-            names: self.names.clone(),
-            source,
+        let issued = issue(&self.names, now).map_err(|error| {
+            let names = &self.names;
+            anyhow!(
+                "cannot make a certificate for {names:?} (--webhook-certificate-names): {error}"
+            )
         })?;
         Ok(held(unstored.insert(issued)))
     }
 
     /// Returns both configurations, as far as they are there.
-    async fn configurations(&self) -> Result<Vec<Configuration>, Error> {
+    async fn configurations(&self) -> anyhow::Result<Vec<Configuration>> {
         let mut all = Vec::new();
         for kind in [
             "MutatingWebhookConfiguration",
@@ -195,7 +187,7 @@ impl Keeper {
         secrets: &Api<Secret>,
         found: Option<&Secret>,
         held: &Held,
-    ) -> Result<(), Error> {
+    ) -> anyhow::Result<()> {
         let data: BTreeMap<String, _> = held
             .data()
             .into_iter()
@@ -233,7 +225,7 @@ impl Keeper {
 }
 
 /// Names the authorities in configurations, unless somebody else has written those meanwhile.
-async fn trust(configurations: &[Configuration], authorities: &str) -> Result<(), Error> {
+async fn trust(configurations: &[Configuration], authorities: &str) -> anyhow::Result<()> {
     for (api, configuration) in configurations {
         if let Some(patch) = decide::trust(configuration, authorities) {
             let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
