@@ -188,11 +188,7 @@ impl Keeper {
         found: Option<&Secret>,
         held: &Held,
     ) -> anyhow::Result<()> {
-        let data: BTreeMap<String, _> = held
-            .data()
-            .into_iter()
-            .map(|(key, value)| (key.to_owned(), value))
-            .collect();
+        let data = held.data();
         let annotations = BTreeMap::from([(decide::NAMES.to_owned(), held.names.clone())]);
         let outcome = if let Some(found) = found {
             let patch = json!({

@@ -1,6 +1,8 @@
 //! Decides whether a new certificate is due, which authorities are published, and how a webhook
 //! configuration has to change. Pure.
 
+use std::collections::BTreeMap;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::{SignedDuration, Timestamp};
@@ -55,16 +57,10 @@ impl Held {
     }
 
     /// Returns the Secret's data.
-    pub(super) fn data(&self) -> [(&'static str, ByteString); 3] {
-        let [authorities, certificate, key] = KEYS;
-        [
-            (
-                authorities,
-                ByteString(self.authorities.clone().into_bytes()),
-            ),
-            (certificate, ByteString(self.certificate.clone())),
-            (key, ByteString(self.key.clone())),
-        ]
+    pub(super) fn data(&self) -> BTreeMap<String, ByteString> {
+        let values = [self.authorities.as_bytes(), &self.certificate, &self.key];
+        let entry = |(key, value): (&str, &[u8])| (key.to_owned(), ByteString(value.to_vec()));
+        KEYS.into_iter().zip(values).map(entry).collect()
     }
 }
 
