@@ -41,7 +41,6 @@ use serde::Deserialize;
 use tokio::time::Instant;
 
 use crate::fleet::Fleet;
-use crate::fleet::scope::Scope;
 use crate::scheduler::controller::affected::Choice;
 use policy::Policy;
 use review::Question;
@@ -101,10 +100,8 @@ pub async fn start(
         closing.cancelled().await;
         reported.ready("shutdown", Err("under way".to_owned()));
     });
-    // What cannot be understood here keeps the detector from starting, and is reported there.
-    let scope = Scope::new(&settings.skipped_propagating_apis, &[]).unwrap_or_default();
     let shared = Arc::clone(fleet);
-    let answer = move |path: &str, body: &[u8]| reply(path, body, &shared, &scope);
+    let answer = move |path: &str, body: &[u8]| reply(path, body, &shared);
     tasks.spawn(
         "webhook server",
         https::serve(listener, certificate, Arc::new(answer), shutdown),
@@ -113,14 +110,14 @@ pub async fn start(
 }
 
 /// Returns the warnings about a policy.
-fn advise(fleet: &Fleet, scope: &Scope, policy: &Policy) -> Vec<String> {
+fn advise(fleet: &Fleet, policy: &Policy) -> Vec<String> {
     let (spec, namespace) = (&policy.spec, policy.metadata.namespace.as_deref());
     let has_cluster = |name: &str| fleet.clusters.presence(None, name).may_exist();
     let asks = |api_version: &str, kind: &str| {
         let operation = Operation::InterpretReplica;
         fleet.interpreters.has(api_version, kind, operation)
     };
-    let mut all = advice::warnings(policy, scope, &fleet.settings, has_cluster);
+    let mut all = advice::warnings(policy, &fleet.scope, &fleet.settings, has_cluster);
     all.extend(fencing::advice(spec, &pushed(fleet, &spec.placement), asks));
     all.extend(needs::advice(fleet, spec, namespace));
     all.extend(obeyed::advice(spec));
@@ -151,7 +148,7 @@ pub fn keep_certificate(
 }
 
 /// Answers a request, and counts it.
-fn reply(path: &str, body: &[u8], fleet: &Fleet, scope: &Scope) -> Reply {
+fn reply(path: &str, body: &[u8], fleet: &Fleet) -> Reply {
     let begun = Instant::now();
     let question = match path {
         "/mutate" => Question::Default,
@@ -167,7 +164,7 @@ fn reply(path: &str, body: &[u8], fleet: &Fleet, scope: &Scope) -> Reply {
         let all = fleet.customizations.informer().list();
         all.iter().map(|it| Customization::of(it)).collect()
     };
-    let advise = |policy: &Policy| advise(fleet, scope, policy);
+    let advise = |policy: &Policy| advise(fleet, policy);
     let (settings, now) = (&fleet.settings, fleet.clock.now());
     let (kind, operation, allowed, reply) =
         match review::answer(question, body, settings, now, &customizations, &advise) {

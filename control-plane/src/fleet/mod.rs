@@ -59,7 +59,7 @@ use muster_shared::api::any_policy::{
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::scope::ResourceScope;
 use muster_shared::api::taint_policy::ClusterTaintPolicy;
-use muster_shared::client::{self, Gateway, Limits, Priority, Profile, Writer};
+use muster_shared::client::{Gateway, Limits, Priority, Profile, Writer};
 use muster_shared::clock::Clock;
 use muster_shared::controller::{Context, Watched};
 use muster_shared::events::{EventType, Events};
@@ -77,6 +77,7 @@ use crate::fleet::deleted_works::DeletedWorks;
 use crate::fleet::lease_changes::LeaseChanges;
 use crate::fleet::lookups::{Dependencies, OverrideLookup};
 use crate::fleet::pause::Pauses;
+use crate::fleet::scope::Scope;
 use crate::fleet::scoped::Scoped;
 use crate::fleet::template::Kind;
 use crate::fleet::template_event::TemplateChange;
@@ -110,6 +111,8 @@ pub struct Fleet {
     pub watch_client: Client,
     /// The settings of this process.
     pub settings: Settings,
+    /// What the settings keep from being propagated.
+    pub scope: Scope,
     /// All clusters.
     pub clusters: Informer<Cluster>,
     /// All bindings.
@@ -167,12 +170,19 @@ pub struct Fleet {
 
 impl Fleet {
     /// Prepares connections and caches; the task that delivers events is started.
+    ///
+    /// # Errors
+    /// When a client cannot be made, or what is not to be propagated cannot be understood.
     pub fn new(
         gateway: &Arc<Gateway>,
         settings: Settings,
         leadership: Leadership,
         tasks: &mut Tasks,
-    ) -> Result<Arc<Self>, client::Error> {
+    ) -> anyhow::Result<Arc<Self>> {
+        let scope = Scope::new(
+            &settings.skipped_propagating_apis,
+            &settings.skipped_propagating_namespaces.0,
+        );
         let limits = Limits {
             qps: settings.kube_api_qps,
             burst: settings.kube_api_burst,
@@ -243,6 +253,7 @@ impl Fleet {
             gateway: Arc::clone(gateway),
             watch_client,
             settings,
+            scope: scope.map_err(anyhow::Error::msg)?,
             clock: Arc::new(Clock::of_server(Arc::clone(gateway.server_clock()))),
             events,
             leadership,

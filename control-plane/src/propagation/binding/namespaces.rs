@@ -73,21 +73,9 @@ impl Place {
 /// Starts the controller.
 pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     let settings = &fleet.settings;
-    let scope = match Scope::new("", &settings.skipped_propagating_namespaces.0) {
-        Ok(scope) => Arc::new(scope),
-        Err(error) => {
-            // A supervised task that ends, ends the process with its name.
-            tasks.spawn("namespaces", async move {
-                tracing::error!(%error, "cannot start the namespace controller");
-            });
-            return;
-        }
-    };
     let queue: Queue<Place> = Queue::new("namespaces");
     let workers = settings.concurrent_namespace_syncs;
-    let of_cluster = Arc::clone(&scope);
     let shared = Arc::new(Shared {
-        scope,
         waits: Backoff::default(),
         queue: queue.clone(),
     });
@@ -98,9 +86,9 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         })
         .watches(&fleet.bindings, |_, change| preserved_anew(change))
         // A new cluster needs all of them.
-        .watches(&fleet.clusters, move |fleet, change| match change {
+        .watches(&fleet.clusters, |fleet, change| match change {
             Change::Applied { old: None, new } => {
-                Place::in_cluster(&new.name_any(), &fleet.namespaces.list(), &of_cluster)
+                Place::in_cluster(&new.name_any(), &fleet.namespaces.list(), &fleet.scope)
             }
             _ => Vec::new(),
         })
@@ -244,14 +232,13 @@ fn preserved_of(fleet: &Fleet, namespace: &str) -> HashSet<String> {
 
 /// State that the workers share.
 struct Shared {
-    scope: Arc<Scope>,
     waits: Backoff<Place>,
     queue: Queue<Place>,
 }
 
 async fn reconcile(fleet: &Fleet, shared: &Shared, place: Place) -> Result<Next, ApiError> {
     let namespace = fleet.namespaces.get(None, &place.namespace);
-    let namespace = namespace.filter(|namespace| goes_everywhere(namespace, &shared.scope));
+    let namespace = namespace.filter(|namespace| goes_everywhere(namespace, &fleet.scope));
     let Some(namespace) = namespace else {
         shared.waits.forget(&place);
         return Ok(Next::Done);

@@ -177,7 +177,7 @@ fn audit_policy(detector: &Detector, key: &PolicyKey) -> Next {
     let Some(policy) = detector.policy(key).filter(|policy| !policy.is_deleting()) else {
         return Next::Done;
     };
-    let (spec, scope) = (policy.spec(), &detector.scope);
+    let (spec, scope) = (policy.spec(), &detector.fleet.scope);
     let mut found = audit::written(spec, key.namespace(), scope);
     found.extend(audit::switched_off(spec, &detector.fleet.settings));
     let Some(changed) = detector.audits.changed(key) else {
@@ -277,7 +277,7 @@ impl Facts for Now<'_> {
 
     fn finds(&self, selector: &ResourceSelector) -> Option<bool> {
         let templates = &self.detector.fleet.templates;
-        let scope = &self.detector.scope;
+        let scope = &self.detector.fleet.scope;
         let kind = Kind::new(&*selector.api_version, &*selector.kind);
         let own = self.policy.key();
         let namespace = own.namespace_of(selector);

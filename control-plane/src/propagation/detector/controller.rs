@@ -32,7 +32,6 @@ use crate::fleet::claim::Claim;
 use crate::fleet::parked::Parked;
 use crate::fleet::policy::{Policy, PolicyKey};
 use crate::fleet::remade::Remade;
-use crate::fleet::scope::Scope;
 use crate::fleet::selection::Subject;
 use crate::fleet::template::{Template, TemplateKey};
 use crate::fleet::template_event::{Lookup, TemplateEvent};
@@ -59,7 +58,6 @@ pub(super) struct Detector {
     pub(super) audits: Audits,
     pub(super) reports: Reports,
     pub(super) classes: Option<Classes>,
-    pub(super) scope: Scope,
     /// Places new bindings, where this process is the scheduler, too.
     pub(super) first: Option<InitialPlacement>,
     memory: Mutex<Memory>,
@@ -109,19 +107,6 @@ impl Memory {
 /// Starts the controller.
 pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     let settings = &fleet.settings;
-    let scope = match Scope::new(
-        &settings.skipped_propagating_apis,
-        &settings.skipped_propagating_namespaces.0,
-    ) {
-        Ok(scope) => scope,
-        Err(error) => {
-            // A supervised task that ends, ends the process with its name.
-            tasks.spawn("detector", async move {
-                tracing::error!(%error, "cannot start the detector");
-            });
-            return;
-        }
-    };
     fleet.follow_templates();
     let policies = Queue::new("policies");
     let detector = Arc::new(Detector {
@@ -133,7 +118,6 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         audits: Audits::default(),
         reports: Reports::default(),
         classes: Classes::of(fleet),
-        scope: scope.clone(),
         first: InitialPlacement::follow(fleet),
         memory: Mutex::default(),
         remade: Remade::default(),
@@ -154,7 +138,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     super::priority::start(&detector, tasks);
     dependencies::missing::start(fleet, tasks);
     if settings.gate(&PROPAGATE_DEPS) {
-        dependencies::start(fleet, scope, tasks);
+        dependencies::start(fleet, tasks);
     }
 }
 
@@ -169,7 +153,7 @@ fn listen(detector: &Arc<Detector>) {
             }
             return;
         }
-        if to.scope.admits(&change.key) {
+        if to.fleet.scope.admits(&change.key) {
             if change.event == TemplateEvent::Changed {
                 let seen = Instant::now();
                 to.memory().changed.insert(change.key.clone(), seen);
@@ -261,7 +245,7 @@ impl Detector {
             Lookup::Absent | Lookup::Unknown => return Ok(Next::Done),
         };
         let claimed_elsewhere = claiming_controller(&template).is_some();
-        if template.is_deleting() || claimed_elsewhere || !self.scope.admits(key) {
+        if template.is_deleting() || claimed_elsewhere || !self.fleet.scope.admits(key) {
             return Ok(Next::Done);
         }
         let subject = Subject::of(&key.kind, &template);

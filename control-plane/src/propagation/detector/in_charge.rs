@@ -64,7 +64,9 @@ impl Detector {
             // The API serves the bound version no more, so that this one carries the edits since.
             Lookup::Found(_) if templates.is_outdated(&bound.kind) => None,
             Lookup::Found(it) if selects(policy, Subject::of(&bound.kind, &it)) => Some(Next::Done),
-            Lookup::Unknown if kinds_of(policy.spec(), &self.scope).contains(&*bound.kind) => {
+            Lookup::Unknown
+                if kinds_of(policy.spec(), &self.fleet.scope).contains(&*bound.kind) =>
+            {
                 let is_coming = templates.kind_state(&bound.kind) != KindState::Missing
                     && templates.trouble(&bound.kind).is_none();
                 is_coming.then_some(Next::After(LATER))

@@ -64,7 +64,7 @@ fn listen(detector: &Arc<Detector>, policies: &Informer<AnyPropagationPolicy>) {
         let (old, new) = (old.as_ref(), new.as_ref());
         to.memory().candidates.change(old, new);
         let kinds = |policy: Option<&Policy>| {
-            policy.map_or_else(Vec::new, |policy| kinds_of(policy.spec(), &to.scope))
+            policy.map_or_else(Vec::new, |policy| kinds_of(policy.spec(), &to.fleet.scope))
         };
         for kind in kinds(new) {
             to.fleet.templates.name(&kind);
@@ -235,7 +235,7 @@ impl Detector {
             return labelled;
         };
         let label = policy.scope().policy_id_label();
-        for kind in kinds_of(policy.spec(), &self.scope) {
+        for kind in kinds_of(policy.spec(), &self.fleet.scope) {
             let is_ours = |it: Outline<'_>| it.labels.get(label) == Some(&claim.id);
             let namespace = claim.policy.namespace();
             let templates = self.fleet.templates.select(&kind, namespace, is_ours);
@@ -273,7 +273,7 @@ impl Detector {
     /// over, and at those that it claims: one that it claimed while it was lazy has no binding of
     /// the policy yet.
     fn revisit_unclaimed(&self, policy: &Policy, rest: &mut Rest) {
-        let kinds = kinds_of(policy.spec(), &self.scope);
+        let kinds = kinds_of(policy.spec(), &self.fleet.scope);
         let mut seen = BTreeSet::new();
         for selector in &policy.spec().resource_selectors {
             let kind = Kind::new(&*selector.api_version, &*selector.kind);

@@ -25,7 +25,6 @@ use crate::fleet::lookups::Dependencies;
 use crate::fleet::parked::Parked;
 use crate::fleet::protection::preserves_on_deletion;
 use crate::fleet::remade::Remade;
-use crate::fleet::scope::Scope;
 use crate::fleet::selection::Subject;
 use crate::fleet::template::{Template, TemplateKey};
 use crate::fleet::template_event::{KindState, Lookup, TemplateEvent};
@@ -51,7 +50,6 @@ struct Distributor {
     reported: Mutex<HashMap<TemplateKey, String>>,
     /// Templates whose bindings went.
     remade: Remade<TemplateKey>,
-    scope: Scope,
 }
 
 /// How long to wait for a binding that is going away or another object's; its disappearance is
@@ -61,7 +59,7 @@ const LEAVING: Duration = Duration::from_secs(5);
 const REPORTING: Duration = Duration::from_secs(5);
 
 /// Starts distributing dependencies.
-pub(in crate::propagation::detector) fn start(fleet: &Arc<Fleet>, scope: Scope, tasks: &mut Tasks) {
+pub(in crate::propagation::detector) fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     let referrers = Queue::new("referrers");
     let distributor = Arc::new(Distributor {
         parked: Parked::new(&fleet.templates, &referrers),
@@ -72,7 +70,6 @@ pub(in crate::propagation::detector) fn start(fleet: &Arc<Fleet>, scope: Scope, 
         behind: Mutex::default(),
         reported: Mutex::default(),
         remade: Remade::default(),
-        scope,
     });
     let to = Arc::clone(&distributor);
     fleet.bindings.on_change(move |change| to.observe(change));
@@ -366,7 +363,7 @@ impl Distributor {
                 return Ok(Next::Done);
             }
         };
-        if template.is_deleting() || !self.scope.admits(&key) || key.namespace.is_none() {
+        if template.is_deleting() || !fleet.scope.admits(&key) || key.namespace.is_none() {
             return Ok(Next::Done);
         }
         let binding_key = BindingKey::for_template(&key);
@@ -577,8 +574,7 @@ mod tests {
         let mut bench = Bench::new(objects.chain([("configmaps", conf)]));
         bench.api.serve_deployments();
         bench.api.serve("/api/v1", "v1", "configmaps", "ConfigMap");
-        let scope = Scope::new("", &[]).unwrap();
-        start(&bench.fleet, scope, &mut bench.tasks);
+        start(&bench.fleet, &mut bench.tasks);
         bench.fleet.follow_templates();
         bench
     }

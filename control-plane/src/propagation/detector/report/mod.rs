@@ -240,7 +240,7 @@ impl Detector {
     fn nothing(&self, policy: &Policy) -> Nothing {
         let own = policy.key();
         let mut is_listed = true;
-        for kind in kinds_of(policy.spec(), &self.scope) {
+        for kind in kinds_of(policy.spec(), &self.fleet.scope) {
             let is_selected = |it: Outline<'_>| selects(policy, Subject::at(&kind, it));
             let templates = &self.fleet.templates;
             let Some(selected) = templates.select(&kind, own.namespace(), is_selected) else {
@@ -250,7 +250,7 @@ impl Detector {
             let shared = Arc::new(kind.clone());
             let keyed = selected.map(|it| (TemplateKey::of_template(&shared, &it), it));
             // The first by name, so that each process reports the same one.
-            let mut admitted = keyed.filter(|(key, _)| self.scope.admits(key));
+            let mut admitted = keyed.filter(|(key, _)| self.fleet.scope.admits(key));
             if let Some((key, template)) = admitted.next() {
                 return self.why_not(policy, &key, &template);
             }
