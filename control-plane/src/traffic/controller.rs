@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use super::copies::{Placed, copies};
 use super::decide::{Copy, State, decide};
 use super::endpoint;
-use super::explain::{self, Outcome};
+use super::explain;
 use super::hostnames::Hostnames;
 use super::request::{Request, has_addresses};
 use super::write::{Writing, Written, delete};
@@ -180,7 +180,7 @@ impl Traffic {
             Ok(None) => self.withdraw(&write).await,
             Err(problem) => {
                 self.release(self.hostnames.forget(key));
-                write.report(Some(&Outcome::Invalid(problem))).await
+                write.report(Some(("Invalid", problem))).await
             }
         }
     }
@@ -195,7 +195,8 @@ impl Traffic {
         self.release(self.hostnames.note(write.key, request));
         if !self.endpoints.is_synced() {
             if self.endpoints.is_unserved() {
-                write.report(Some(&Outcome::NotServed)).await?;
+                let text = "The fleet API does not serve DNSEndpoint of externaldns.k8s.io/v1alpha1: apply the definition that external-dns ships.";
+                write.report(Some(("NotServed", text.to_owned()))).await?;
             }
             return Ok(Next::After(UNLISTED));
         }
@@ -205,16 +206,16 @@ impl Traffic {
         };
         let held = self.held(write.key);
         if let Some(problem) = self.conflict(write.key, held.as_deref(), &owner, request) {
-            return write.report(Some(&Outcome::Conflict(problem))).await;
+            return write.report(Some(("Conflict", problem))).await;
         }
         let published = held.as_deref().map(endpoint::published).unwrap_or_default();
         let (states, copies) = self.copies(write, request);
         let settle = *write.fleet.settings.traffic_return_after;
         let decision = decide(&published, &copies, settle);
-        let outcome = Outcome::of(&request.hostname, &decision, &states);
+        let outcome = explain::outcome(&request.hostname, &decision, &states);
         let next = decision.next.map_or(Next::Done, Next::After);
         if decision.targets.is_empty() {
-            write.report(Some(&outcome)).await?;
+            write.report(Some(outcome)).await?;
             return Ok(next);
         }
         let held = held.as_deref();
@@ -232,12 +233,12 @@ impl Traffic {
             }
             Err(error) if error.is_lasting() => {
                 let text = format!("{error}.");
-                write.report(Some(&Outcome::Refused(text))).await?;
+                write.report(Some(("Refused", text))).await?;
                 return Err(error);
             }
             Err(error) => return Err(error),
         }
-        match write.report(Some(&outcome)).await? {
+        match write.report(Some(outcome)).await? {
             Next::Done => Ok(next),
             again => Ok(again),
         }

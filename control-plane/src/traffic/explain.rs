@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use muster_shared::check::few;
-use muster_shared::conditions;
+use muster_shared::conditions::{self, FALSE, TRUE};
 use muster_shared::k8s::Condition;
 use muster_shared::names::condition::HOSTNAME_PUBLISHED;
 
@@ -13,79 +13,52 @@ use super::decide::{Decision, MOST_CLUSTERS, State, Targets};
 /// Most clusters that a text names.
 const MOST_NAMED: usize = 10;
 
-/// Result of the publication of a host name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// The name leads where it should, and what the condition says of it.
-    Published(String),
-    /// No copy is known to serve: the name leads to the last known addresses.
-    LastKnown(String),
-    /// No copy has served yet.
-    NothingServes(String),
-    /// Somebody else's object has the name, or is in the way.
-    Conflict(String),
-    /// What the template asks for cannot be understood.
-    Invalid(String),
-    /// The fleet API has no such kind.
-    NotServed,
-    /// The fleet API refuses the object.
-    Refused(String),
+/// Reason and message of the condition about a host name.
+pub type Outcome = (&'static str, String);
+
+/// Reason of a name that leads where it should.
+const PUBLISHED: &str = "Published";
+
+/// Returns the outcome of a decision about a host name, with the states of the copies.
+pub fn outcome(hostname: &str, decision: &Decision, states: &BTreeMap<String, State>) -> Outcome {
+    let leads = || format!("{hostname} leads to {}", words(&decision.targets));
+    if decision.targets.is_empty() {
+        let why = reasons(states.keys().map(String::as_str), states);
+        let text = format!("{hostname} is not published yet: {why}.");
+        return ("NothingServes", text);
+    }
+    if decision.is_last_known {
+        let clusters = decision.targets.keys().chain(states.keys());
+        let clusters: BTreeSet<&str> = clusters.map(String::as_str).collect();
+        let why = reasons(clusters, states);
+        let text = format!(
+            "{}, its last known addresses, since no cluster is known to serve it: {why}.",
+            leads()
+        );
+        return ("LastKnown", text);
+    }
+    let mut text = format!("{}.", leads());
+    let leaving = decision
+        .targets
+        .keys()
+        .find_map(|it| match states.get(it)? {
+            State::Leaves(why) => Some(format!(" Cluster {it} {why}, and no other serves it yet.")),
+            State::Serves | State::Lost(_) => None,
+        });
+    text.extend(leaving);
+    if !decision.left_out.is_empty() {
+        let left_out = listed(&decision.left_out);
+        text = format!(
+            "{text} Healthy copies in {left_out} are left out: a name has either addresses or one host name, of {MOST_CLUSTERS} clusters at most."
+        );
+    }
+    (PUBLISHED, text)
 }
 
-impl Outcome {
-    /// Returns the outcome of a decision about a host name, with the states of the copies.
-    pub fn of(hostname: &str, decision: &Decision, states: &BTreeMap<String, State>) -> Self {
-        let leads = || format!("{hostname} leads to {}", words(&decision.targets));
-        if decision.targets.is_empty() {
-            let why = reasons(states.keys().map(String::as_str), states);
-            return Self::NothingServes(format!("{hostname} is not published yet: {why}."));
-        }
-        if decision.is_last_known {
-            let clusters = decision.targets.keys().chain(states.keys());
-            let clusters: BTreeSet<&str> = clusters.map(String::as_str).collect();
-            let why = reasons(clusters, states);
-            return Self::LastKnown(format!(
-                "{}, its last known addresses, since no cluster is known to serve it: {why}.",
-                leads()
-            ));
-        }
-        let mut text = format!("{}.", leads());
-        let leaving = decision
-            .targets
-            .keys()
-            .find_map(|it| match states.get(it)? {
-                State::Leaves(why) => {
-                    Some(format!(" Cluster {it} {why}, and no other serves it yet."))
-                }
-                State::Serves | State::Lost(_) => None,
-            });
-        text.extend(leaving);
-        if !decision.left_out.is_empty() {
-            let left_out = listed(&decision.left_out);
-            text = format!(
-                "{text} Healthy copies in {left_out} are left out: a name has either addresses or one host name, of {MOST_CLUSTERS} clusters at most."
-            );
-        }
-        Self::Published(text)
-    }
-
-    /// Returns the condition of the binding.
-    pub fn condition(&self, now: Timestamp) -> Condition {
-        let (status, reason, message) = match self {
-            Self::Published(text) => (conditions::TRUE, "Published", text.as_str()),
-            Self::LastKnown(text) => (conditions::FALSE, "LastKnown", text.as_str()),
-            Self::NothingServes(text) => (conditions::FALSE, "NothingServes", text.as_str()),
-            Self::Conflict(text) => (conditions::FALSE, "Conflict", text.as_str()),
-            Self::Invalid(text) => (conditions::FALSE, "Invalid", text.as_str()),
-            Self::NotServed => (
-                conditions::FALSE,
-                "NotServed",
-                "The fleet API does not serve DNSEndpoint of externaldns.k8s.io/v1alpha1: apply the definition that external-dns ships.",
-            ),
-            Self::Refused(text) => (conditions::FALSE, "Refused", text.as_str()),
-        };
-        conditions::new(HOSTNAME_PUBLISHED, status, reason, message, now)
-    }
+/// Returns the condition of the binding.
+pub fn condition((reason, message): Outcome, now: Timestamp) -> Condition {
+    let status = if reason == PUBLISHED { TRUE } else { FALSE };
+    conditions::new(HOSTNAME_PUBLISHED, status, reason, &message, now)
 }
 
 /// Returns the text of the event that a host name leads elsewhere.
@@ -203,14 +176,14 @@ mod tests {
             } else {
                 states()
             };
-            let outcome = Outcome::of("a.b", &decision, &states);
-            let condition = outcome.condition(Timestamp::UNIX_EPOCH);
+            let outcome = outcome("a.b", &decision, &states);
+            let condition = condition(outcome, Timestamp::UNIX_EPOCH);
             let got = (&*condition.status, &*condition.reason, &*condition.message);
             assert_eq!(got, expected);
         }
-        let nothing = Outcome::of("a.b", &Decision::default(), &BTreeMap::new());
-        let text = "a.b is not published yet: it is placed nowhere.".to_owned();
-        assert_eq!(nothing, Outcome::NothingServes(text));
+        let (reason, text) = outcome("a.b", &Decision::default(), &BTreeMap::new());
+        assert_eq!(reason, "NothingServes");
+        assert_eq!(text, "a.b is not published yet: it is placed nowhere.");
     }
 
     #[test]

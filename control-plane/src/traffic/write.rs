@@ -12,7 +12,7 @@ use muster_shared::write::{delete_params, post_params};
 
 use super::decide::Targets;
 use super::endpoint;
-use super::explain::Outcome;
+use super::explain::{self, Outcome};
 use super::request::Request;
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
@@ -90,10 +90,10 @@ impl Writing<'_> {
 
     /// Writes what became of the host name into the condition of the binding, and an event where
     /// that has changed; `None` removes the condition.
-    pub async fn report(&self, outcome: Option<&Outcome>) -> Result<Next, ApiError> {
+    pub async fn report(&self, outcome: Option<Outcome>) -> Result<Next, ApiError> {
         let status = self.binding.status();
         let mut list = status.conditions.clone();
-        let condition = outcome.map(|it| it.condition(self.fleet.clock.now()));
+        let condition = outcome.map(|it| explain::condition(it, self.fleet.clock.now()));
         let is_update = match condition.clone() {
             Some(condition) => conditions::set(&mut list, condition),
             None => conditions::remove(&mut list, HOSTNAME_PUBLISHED),
