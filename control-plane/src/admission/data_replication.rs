@@ -1,21 +1,13 @@
-//! Validation of `dataReplication` at admission.
+//! Validation of `dataReplication` at admission: what its schema does not refuse.
 
-use std::ops::RangeInclusive;
-
-use muster_shared::api::data_replication::{
-    DataCheck, DataReference, DataReplication, OnDataTimeout, WhenUnreachable,
-};
+use muster_shared::api::data_replication::{DataCheck, DataReference, DataReplication};
 use muster_shared::api::policy::{PropagationSpec, SpreadFieldValue};
 
 use super::fencing::forbid_old_copies;
 use super::problem::Findings;
 
-/// Roles and gates of a policy: each is judged whenever a workload or its data changes.
-const MOST: usize = 8;
 /// Names in a path.
 const DEEPEST: usize = 10;
-/// Seconds that a role or a gate may name: up to a day.
-const SECONDS: RangeInclusive<i32> = 1..=86_400;
 
 const AT: &str = "spec.dataReplication";
 
@@ -24,12 +16,6 @@ pub fn check(spec: &PropagationSpec, found: &mut Findings) {
     let Some(data) = &spec.data_replication else {
         return;
     };
-    for (field, count) in [("roles", data.roles.len()), ("gates", data.gates.len())] {
-        if count > MOST {
-            let limit = format!("{MOST} items");
-            found.too_many(format!("{AT}.{field}"), count, &limit);
-        }
-    }
     roles(data, found);
     gates(data, found);
     let workloads = workloads(data);
@@ -94,18 +80,6 @@ fn roles(data: &DataReplication, found: &mut Findings) {
         }
         statement(&role.promoted, &format!("{at}.promoted"), found);
         statement(&role.demoted, &format!("{at}.demoted"), found);
-        seconds(
-            role.demotion_seconds,
-            &format!("{at}.demotionSeconds"),
-            found,
-        );
-        if let Some(WhenUnreachable::Other(value)) = &role.when_unreachable {
-            found.unsupported(
-                format!("{at}.whenUnreachable"),
-                value,
-                WhenUnreachable::KNOWN,
-            );
-        }
     }
 }
 
@@ -116,10 +90,6 @@ fn gates(data: &DataReplication, found: &mut Findings) {
         reference(&gate.object, &format!("{at}.object"), found);
         apart(&gate.object, &gate.workload, &format!("{at}.object"), found);
         statement(&gate.ready, &format!("{at}.ready"), found);
-        seconds(gate.timeout_seconds, &format!("{at}.timeoutSeconds"), found);
-        if let Some(OnDataTimeout::Other(value)) = &gate.on_timeout {
-            found.unsupported(format!("{at}.onTimeout"), value, OnDataTimeout::KNOWN);
-        }
     }
 }
 
@@ -220,13 +190,6 @@ fn statement(check: &DataCheck, at: &str, found: &mut Findings) {
     }
 }
 
-fn seconds(value: Option<i32>, at: &str, found: &mut Findings) {
-    if let Some(value) = value.filter(|it| !SECONDS.contains(it)) {
-        let (least, most) = (SECONDS.start(), SECONDS.end());
-        found.invalid(at, &value, &format!("must be between {least} and {most}"));
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use muster_shared::merge;
@@ -304,9 +267,6 @@ mod tests {
             (json!({"promoted": {"value": null}}), &["promoted.value"]),
             (json!({"promoted": null}), &["promoted"]),
             (without_status, &["demoted.condition"]),
-            (json!({"demotionSeconds": 0}), &["demotionSeconds"]),
-            (json!({"demotionSeconds": 86_401}), &["demotionSeconds"]),
-            (json!({"whenUnreachable": "Perhaps"}), &["whenUnreachable"]),
         ] {
             let found = problems(&json!({"roles": [role(&edit)]}), &json!({}));
             let expected: Vec<_> = expected.iter().map(|it| format!("roles[0].{it}")).collect();
@@ -326,8 +286,6 @@ mod tests {
             (condition(json!({"type": ""})), &["ready.condition.type"]),
             (condition(json!({"status": "true"})), status),
             (json!({"ready": null}), &["ready"]),
-            (json!({"timeoutSeconds": -1}), &["timeoutSeconds"]),
-            (json!({"onTimeout": "Skip"}), &["onTimeout"]),
         ] {
             let found = problems(&json!({"gates": [gate(&edit)]}), &json!({}));
             let expected: Vec<_> = expected.iter().map(|it| format!("gates[0].{it}")).collect();
@@ -336,14 +294,10 @@ mod tests {
     }
 
     #[test]
-    fn an_object_has_one_role_and_there_are_few_of_them() {
+    fn an_object_has_one_role_and_follows_none_that_follows() {
         let twice = json!({"roles": [role(&json!({})), role(&json!({"path": "spec.other"}))]});
         assert_eq!(problems(&twice, &json!({})), ["roles[1].object"]);
         let named = |name: &str| role(&json!({"object": {"name": name}}));
-        let many: Vec<_> = (0..9).map(|it| named(&it.to_string())).collect();
-        assert_eq!(problems(&json!({"roles": many}), &json!({})), ["roles"]);
-        let many: Vec<_> = (0..9).map(|_| gate(&json!({}))).collect();
-        assert_eq!(problems(&json!({"gates": many}), &json!({})), ["gates"]);
         let chain = json!({"roles": [named("a"), role(&json!({"object": workload(), "follows": object("b")}))]});
         let expected = ["roles[1].object", "roles[1].follows"];
         assert_eq!(problems(&chain, &json!({})), expected);

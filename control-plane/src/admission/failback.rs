@@ -1,6 +1,5 @@
-//! Validation of `failover.cluster.failback` at admission.
+//! Validation of `failover.cluster.failback` at admission: what its schema does not refuse.
 
-use muster_shared::api::failback::FailbackMode;
 use muster_shared::api::policy::PropagationSpec;
 
 use super::problem::Findings;
@@ -9,20 +8,10 @@ use crate::settings::failback_times::faults;
 /// Adds what is wrong with the failback of a policy.
 pub fn check(spec: &PropagationSpec, found: &mut Findings) {
     let cluster = spec.cluster_failover();
-    let Some(failback) = cluster.and_then(|it| it.failback.as_ref()) else {
-        return;
-    };
-    let at = "spec.failover.cluster.failback";
-    let mode = failback.mode.as_str();
-    if !FailbackMode::KNOWN.contains(&mode) {
-        found.unsupported(format!("{at}.mode"), mode, FailbackMode::KNOWN);
-    }
-    if let Some(seconds) = failback.after_seconds.filter(|it| *it <= 0) {
-        let detail = "must be greater than 0";
-        found.invalid(format!("{at}.afterSeconds"), &seconds, detail);
-    }
-    for (field, value, detail) in failback.window.iter().flat_map(faults) {
-        found.invalid(format!("{at}.window.{field}"), &value, detail);
+    let window = cluster.and_then(|it| it.failback.as_ref()?.window.as_ref());
+    for (field, value, detail) in window.into_iter().flat_map(faults) {
+        let at = format!("spec.failover.cluster.failback.window.{field}");
+        found.invalid(at, &value, detail);
     }
 }
 
@@ -53,12 +42,6 @@ mod tests {
             (json!({"mode": "Never"}), None),
             (json!({"mode": "WhenHealthy", "afterSeconds": 1}), None),
             (window("22:00", "Friday", "Europe/Berlin"), None),
-            (json!({}), Some("failback.mode")),
-            (json!({"mode": "Always"}), Some("failback.mode")),
-            (
-                json!({"mode": "WhenHealthy", "afterSeconds": 0}),
-                Some("failback.afterSeconds"),
-            ),
             (window("22", "Friday", "UTC"), Some("failback.window.start")),
             (window("22:00", "Fri", "UTC"), Some("failback.window.days")),
             (

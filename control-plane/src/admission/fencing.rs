@@ -7,9 +7,6 @@ use muster_shared::api::policy::{PropagationSpec, PurgeMode};
 use super::problem::Findings;
 use crate::fleet::fencing::needs_rule;
 
-/// Longest time: a day. A copy that runs for longer while its cluster is silent is not fenced.
-const LONGEST: i64 = 86_400;
-
 /// Names that one warning lists.
 const MOST_NAMES: usize = 5;
 
@@ -21,17 +18,13 @@ pub fn check(spec: &PropagationSpec, monitor_grace: Duration, found: &mut Findin
         return;
     };
     let at = "spec.failover.cluster.fencing.afterSeconds";
-    let (seconds, value) = (i64::from(fencing.after_seconds), fencing.after_seconds);
+    let value = fencing.after_seconds;
     let least = monitor_grace.as_secs_f64().ceil();
-    if seconds <= 0 {
-        found.invalid(at, &value, "must be greater than 0");
-    } else if f64::from(value) < least {
+    if f64::from(value) < least {
         let detail = format!(
             "must be at least {least} (--cluster-monitor-grace-period): a cluster that is silent for less does not count as failed"
         );
         found.invalid(at, &value, &detail);
-    } else if seconds > LONGEST {
-        found.invalid(at, &value, &format!("must be at most {LONGEST}"));
     }
     let why = "spec.failover.cluster.fencing: the old copy would run beside the new one";
     forbid_old_copies(spec, why, found);
@@ -123,7 +116,6 @@ mod tests {
             (39, &[after]),
             (40, &[]),
             (86_400, &[]),
-            (86_401, &[after]),
         ] {
             let failover = json!({ "cluster": { "fencing": { "afterSeconds": seconds } } });
             assert_eq!(problems(&failover, &json!({})), expected, "{seconds}");
