@@ -5,36 +5,24 @@ use muster_shared::settings::{Error, Words};
 /// Name of the flag.
 const FLAG: &str = "evict-plugins";
 
-/// Check that can complete a task. A new one is a variant here, which [`Self::ALL`] lists and the
-/// graceful eviction controller carries out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EvictPlugin {
-    /// The scheduler chose the cluster again.
-    BackInResult,
-    /// Every chosen cluster reports a healthy copy, and at least one is available now.
-    ResourceHealth,
-}
-
-impl EvictPlugin {
-    /// All of them, in the order in which they are asked.
-    pub const ALL: [Self; 2] = [Self::BackInResult, Self::ResourceHealth];
-
-    /// Returns the name in `--evict-plugins`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::BackInResult => "BackInResult",
-            Self::ResourceHealth => "ResourceHealth",
-        }
-    }
-}
+/// Names of the plugins, in the order of the fields of [`EvictPlugins`].
+const NAMES: [&str; 2] = ["BackInResult", "ResourceHealth"];
 
 /// The plugins in force; all of them unless the flag says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EvictPlugins([bool; EvictPlugin::ALL.len()]);
+pub struct EvictPlugins {
+    /// The scheduler chose the cluster again.
+    pub back_in_result: bool,
+    /// Every chosen cluster reports a healthy copy, and at least one is available now.
+    pub resource_health: bool,
+}
 
 impl Default for EvictPlugins {
     fn default() -> Self {
-        Self([true; EvictPlugin::ALL.len()])
+        Self {
+            back_in_result: true,
+            resource_health: true,
+        }
     }
 }
 
@@ -44,24 +32,18 @@ impl EvictPlugins {
     /// # Errors
     /// When a name is unknown, or when no plugin is left: no old copy would ever be removed.
     pub fn parse(words: &Words) -> Result<Self, Error> {
-        let names = EvictPlugin::ALL.map(EvictPlugin::name);
-        let chosen = words.chosen(FLAG, &names)?;
-        if chosen.contains(&true) {
-            return Ok(Self(chosen));
+        let [back_in_result, resource_health] = words.chosen(FLAG, &NAMES)?;
+        if back_in_result || resource_health {
+            return Ok(Self {
+                back_in_result,
+                resource_health,
+            });
         }
-        let known = names.join(", ");
+        let known = NAMES.join(", ");
         Err(Error::invalid(
             FLAG,
             format!("without one no old copy would ever be removed; known are *, {known}"),
         ))
-    }
-
-    /// Returns the plugins in force.
-    pub fn iter(&self) -> impl Iterator<Item = EvictPlugin> {
-        EvictPlugin::ALL
-            .into_iter()
-            .zip(self.0)
-            .filter_map(|(plugin, on)| on.then_some(plugin))
     }
 }
 
@@ -69,24 +51,20 @@ impl EvictPlugins {
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> Result<Vec<EvictPlugin>, String> {
+    fn parse(text: &str) -> Result<[bool; 2], String> {
         let words: Words = text.parse().unwrap();
         let plugins = EvictPlugins::parse(&words).map_err(|error| error.to_string())?;
-        Ok(plugins.iter().collect())
+        Ok([plugins.back_in_result, plugins.resource_health])
     }
 
     #[test]
     fn plugins_are_named_and_switched_each_by_itself() {
-        use EvictPlugin::{BackInResult, ResourceHealth};
         for (text, expected) in [
-            ("*", vec![BackInResult, ResourceHealth]),
-            (
-                "ResourceHealth,BackInResult",
-                vec![BackInResult, ResourceHealth],
-            ),
-            ("ResourceHealth", vec![ResourceHealth]),
-            ("BackInResult", vec![BackInResult]),
-            ("*,-ResourceHealth", vec![BackInResult]),
+            ("*", [true, true]),
+            ("ResourceHealth,BackInResult", [true, true]),
+            ("ResourceHealth", [false, true]),
+            ("BackInResult", [true, false]),
+            ("*,-ResourceHealth", [true, false]),
         ] {
             assert_eq!(parse(text).unwrap(), expected, "{text}");
         }

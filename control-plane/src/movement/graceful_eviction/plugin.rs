@@ -4,27 +4,16 @@
 //! cluster that left the fleet, `suppressDeletion`, and the policy's own grace period.
 
 use super::assess::{Age, Done, Situation};
-use crate::settings::evict_plugin::{EvictPlugin, EvictPlugins};
+use crate::settings::evict_plugin::EvictPlugins;
 
 /// Returns why a task is done, if any plugin that is enabled ends it.
 pub fn any(plugins: EvictPlugins, task: &Age<'_>, situation: &Situation<'_>) -> Option<Done> {
-    plugins
-        .iter()
-        .find_map(|plugin| check(plugin, task, situation))
-}
-
-/// Returns why a plugin ends a task, if it does.
-fn check(plugin: EvictPlugin, task: &Age<'_>, situation: &Situation<'_>) -> Option<Done> {
     let back = situation.is_target(&task.task.from_cluster);
-    match plugin {
-        EvictPlugin::BackInResult => back.then_some(Done::BackInPlace),
-        EvictPlugin::ResourceHealth => {
-            let passes = task.task.suppress_deletion.is_none() && situation.is_replaced(task);
-            passes.then_some(if back {
-                Done::BackInPlace
-            } else {
-                Done::Replaced
-            })
-        }
-    }
+    let is_replaced = || task.task.suppress_deletion.is_none() && situation.is_replaced(task);
+    let passes = plugins.back_in_result && back || plugins.resource_health && is_replaced();
+    passes.then_some(if back {
+        Done::BackInPlace
+    } else {
+        Done::Replaced
+    })
 }
