@@ -192,14 +192,7 @@ fn mark(cluster: &mut Cluster, settings: &Settings, now: Timestamp) -> Option<Ti
             .as_ref()
             .is_some_and(|record| record.answers_for(taint))
     };
-    let wanted = condition_taints::wanted(
-        &cluster.spec.taints,
-        ready,
-        false,
-        condition_taints::Rules::of(settings),
-        owned,
-        now,
-    );
+    let wanted = condition_taints::wanted(&cluster.spec.taints, ready, false, settings, owned, now);
     let again = wanted.again;
     if let Some(taints) = wanted.taints {
         cluster.spec.taints = taints;

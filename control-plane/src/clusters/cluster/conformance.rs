@@ -19,6 +19,7 @@ use tokio::time::Instant;
 use super::monitor::{Graces, Liveness, Verdict};
 use crate::clusters::taint::condition_taints;
 use crate::deviations::DEVIATIONS;
+use crate::settings::Settings;
 
 fn replay(input: &Value) -> Value {
     let second = |name: &str| input[name].as_u64().unwrap_or(0);
@@ -34,10 +35,7 @@ fn replay(input: &Value) -> Value {
         Option<Timestamp>,
     ) = (None, None, None);
     let mut present: Vec<Taint> = Vec::new();
-    let rules = condition_taints::Rules {
-        follows: true,
-        classic: None,
-    };
+    let settings = Settings::default();
     let mut out = Vec::new();
     for step in input["steps"].as_array().unwrap() {
         let at = step["at"].as_u64().unwrap();
@@ -74,9 +72,10 @@ fn replay(input: &Value) -> Value {
                 ready = Some(condition);
             }
         }
-        present = condition_taints::wanted(&present, ready.as_ref(), false, rules, |_| false, wall)
-            .taints
-            .unwrap_or(present);
+        present =
+            condition_taints::wanted(&present, ready.as_ref(), false, &settings, |_| false, wall)
+                .taints
+                .unwrap_or(present);
         let shown = ready.as_ref().map(|r| {
             json!({"status": r.status, "reason": r.reason, "message": r.message, "since": r.last_transition_time.0.as_second()})
         });

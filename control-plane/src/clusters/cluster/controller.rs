@@ -105,7 +105,7 @@ async fn keep(fleet: &Fleet, cluster: &Cluster) -> Result<Next, ApiError> {
         patch,
         taints,
         again,
-    } = missing_changes(cluster, condition_taints::Rules::of(&fleet.settings), now);
+    } = missing_changes(cluster, &fleet.settings, now);
     if let Some(patch) = patch {
         match write(fleet, cluster, &patch).await {
             Ok(()) => {}

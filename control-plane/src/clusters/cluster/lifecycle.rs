@@ -21,6 +21,7 @@ use serde_json::{Map, Value, json};
 
 use crate::clusters::taint::condition_taints;
 use crate::clusters::taint::record::Record;
+use crate::settings::Settings;
 
 /// Changes of a Cluster that is not being deleted.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -34,11 +35,7 @@ pub struct Changes {
 }
 
 /// Compares a cluster with what it should be: finalizer and taints come in one patch.
-pub fn missing_changes(
-    cluster: &Cluster,
-    rules: condition_taints::Rules,
-    now: Timestamp,
-) -> Changes {
+pub fn missing_changes(cluster: &Cluster, settings: &Settings, now: Timestamp) -> Changes {
     let record = Record::on(cluster).unwrap_or_default();
     let ready = cluster.condition(condition::READY);
     let by_policy = |taint: &Taint| record.answers_for(taint);
@@ -49,7 +46,7 @@ pub fn missing_changes(
         &cluster.spec.taints,
         ready,
         is_duplicate,
-        rules,
+        settings,
         by_policy,
         now,
     );
@@ -162,11 +159,11 @@ mod tests {
 
     /// Returns what a cluster lacks where its taints follow its condition.
     fn missing(cluster: &Cluster, classic: Option<Duration>, now: Timestamp) -> Changes {
-        let rules = condition_taints::Rules {
-            follows: true,
-            classic,
+        let settings = Settings {
+            failover_eviction_timeout: classic.map(muster_shared::settings::Duration),
+            ..Settings::default()
         };
-        missing_changes(cluster, rules, now)
+        missing_changes(cluster, &settings, now)
     }
 
     #[test]

@@ -18,7 +18,7 @@ use muster_shared::watch::Change;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::decide::{Rules, Sight, status};
+use super::decide::{Sight, status};
 use crate::clusters::taint::{is_other_policy, matters};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
@@ -106,8 +106,7 @@ impl Statuses {
                 continue;
             }
             let began = Instant::now();
-            let rules = Rules::of(&fleet.settings);
-            let wanted = status(&policy, &clusters, rules, fleet.clock.now());
+            let wanted = status(&policy, &clusters, &fleet.settings, fleet.clock.now());
             counting += began.elapsed();
             let other = self.write(&api, &policy, &wanted).await;
             next = next.sooner(other);

@@ -74,30 +74,11 @@ impl<'a> Sight<'a> {
     }
 }
 
-/// Settings on which the status of policies depends.
-#[derive(Clone, Copy, Debug)]
-pub struct Rules {
-    /// Whether policies are followed: with the feature gate `Failover` off they are not.
-    pub follows: bool,
-    /// Whether the taints that follow the Ready condition are the cluster controller's.
-    pub reserves: bool,
-}
-
-impl Rules {
-    /// Returns the rules as the settings have them.
-    pub fn of(settings: &Settings) -> Self {
-        Self {
-            follows: settings.follows_taint_policies(),
-            reserves: settings.condition_taints,
-        }
-    }
-}
-
 /// Returns the status that a policy should have. Times stay where nothing changed.
 pub fn status(
     policy: &ClusterTaintPolicy,
     clusters: &[Sight<'_>],
-    rules: Rules,
+    settings: &Settings,
     now: Timestamp,
 ) -> ClusterTaintPolicyStatus {
     let spec = &policy.spec;
@@ -121,8 +102,8 @@ pub fn status(
         }
     });
     let unknown_conditions = unknown_conditions.collect();
-    let mut judged = counted.judge(spec, clusters.len(), &missing, rules.reserves);
-    if !rules.follows && judged.0 != Verdict::Impossible {
+    let mut judged = counted.judge(spec, clusters.len(), &missing, settings.condition_taints);
+    if !settings.follows_taint_policies() && judged.0 != Verdict::Impossible {
         let message = "the feature gate Failover is off: no policy puts a taint on (the control plane's flag --preview-cluster-taint-policies shows what would be put on)";
         judged = (Verdict::Idle, "FailoverOff", message.to_owned());
     }

@@ -4,8 +4,6 @@
 //! NoExecute taints with the same keys are added only in classic mode, the behaviour of Karmada
 //! 1.3, which `--failover-eviction-timeout` enables.
 
-use std::time::Duration;
-
 use jiff::Timestamp;
 use muster_shared::clock::later;
 use muster_shared::k8s::{Condition, Taint};
@@ -24,25 +22,6 @@ pub struct Wanted {
     pub again: Option<Timestamp>,
 }
 
-/// Settings of these taints.
-#[derive(Clone, Copy, Debug)]
-pub struct Rules {
-    /// Whether the NoSchedule taints follow the condition, rather than being left to policies.
-    pub follows: bool,
-    /// Time after which an unhealthy cluster gets NoExecute (classic mode only).
-    pub classic: Option<Duration>,
-}
-
-impl Rules {
-    /// Returns the rules as the settings have them.
-    pub fn of(settings: &Settings) -> Self {
-        Self {
-            follows: settings.condition_taints,
-            classic: settings.failover_eviction_timeout.map(Into::into),
-        }
-    }
-}
-
 /// Compares the taints with the Ready condition. Kept taints keep their place, added ones follow
 /// with `timeAdded` = `now`.
 ///
@@ -54,11 +33,14 @@ pub fn wanted(
     present: &[Taint],
     ready: Option<&Condition>,
     is_duplicate: bool,
-    rules: Rules,
+    settings: &Settings,
     owned_elsewhere: impl Fn(&Taint) -> bool,
     now: Timestamp,
 ) -> Wanted {
-    let Rules { follows, classic } = rules;
+    let (follows, classic) = (
+        settings.condition_taints,
+        settings.failover_eviction_timeout,
+    );
     let key = match ready.map(|c| c.status.as_str()) {
         Some("True") => None,
         Some("Unknown") => Some(UNREACHABLE),
@@ -86,7 +68,7 @@ pub fn wanted(
             Some(seen) if ready.reason == SILENT => seen.max(reported),
             seen => seen.unwrap_or(reported),
         };
-        let due = later(since.min(now), wait);
+        let due = later(since.min(now), *wait);
         if due <= now {
             keep.push((key, NO_EXECUTE));
         } else {
@@ -134,6 +116,8 @@ pub fn describe(taints: &[Taint]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use muster_shared::conditions;
     use muster_shared::k8s::Time;
     use muster_shared::taints::PREFER_NO_EXECUTE;
@@ -162,15 +146,15 @@ mod tests {
         classic: Option<Duration>,
         second: i64,
     ) -> Wanted {
-        let rules = following(classic);
-        wanted(present, ready, false, rules, |_| false, at(second))
+        let settings = following(classic);
+        wanted(present, ready, false, &settings, |_| false, at(second))
     }
 
-    /// Returns rules by which taints follow the condition.
-    fn following(classic: Option<Duration>) -> Rules {
-        Rules {
-            follows: true,
-            classic,
+    /// Returns settings by which taints follow the condition.
+    fn following(classic: Option<Duration>) -> Settings {
+        Settings {
+            failover_eviction_timeout: classic.map(muster_shared::settings::Duration),
+            ..Settings::default()
         }
     }
 
@@ -215,9 +199,9 @@ mod tests {
 
     #[test]
     fn taints_that_are_left_to_policies_are_not_put_on_and_go_with_the_recovery_at_the_latest() {
-        let rules = Rules {
-            follows: false,
-            classic: None,
+        let settings = Settings {
+            condition_taints: false,
+            ..Settings::default()
         };
         let left = taint(NOT_READY, NO_SCHEDULE, Some(1));
         let of_policy = taint(UNREACHABLE, NO_SCHEDULE, Some(1));
@@ -233,7 +217,14 @@ mod tests {
         ] {
             let condition = ready(status, 0);
             let is_owned = |taint: &Taint| taint.key == UNREACHABLE;
-            let wanted = wanted(&present, Some(&condition), false, rules, is_owned, at(100));
+            let wanted = wanted(
+                &present,
+                Some(&condition),
+                false,
+                &settings,
+                is_owned,
+                at(100),
+            );
             assert_eq!(wanted.taints, expected, "{status} {present:?}");
         }
     }
@@ -285,8 +276,16 @@ mod tests {
     fn no_workload_comes_to_a_second_registration_as_long_as_it_is_one() {
         let judge = |present: &[Taint], is_duplicate| {
             let ready = ready("True", 0);
-            let rules = following(None);
-            wanted(present, Some(&ready), is_duplicate, rules, |_| false, at(9)).taints
+            let settings = following(None);
+            wanted(
+                present,
+                Some(&ready),
+                is_duplicate,
+                &settings,
+                |_| false,
+                at(9),
+            )
+            .taints
         };
         let tainted = judge(&[], true).unwrap();
         assert_eq!(tainted, [taint(DUPLICATE, NO_SCHEDULE, Some(9))]);
@@ -400,8 +399,8 @@ mod tests {
         let present = [taint(UNREACHABLE, NO_EXECUTE, Some(1))];
         let ready = ready("True", 0);
         assert_eq!(judge(&present, Some(&ready), None, 9), Wanted::default());
-        let rules = following(Some(Duration::ZERO));
-        let classic = wanted(&present, Some(&ready), false, rules, |_| true, at(9));
+        let settings = following(Some(Duration::ZERO));
+        let classic = wanted(&present, Some(&ready), false, &settings, |_| true, at(9));
         assert_eq!(classic, Wanted::default(), "a policy answers for it");
     }
 

@@ -3,10 +3,13 @@ use serde_json::{Value, json};
 use super::*;
 use crate::fleet::testing::at;
 
-const FOLLOWED: Rules = Rules {
-    follows: true,
-    reserves: true,
-};
+/// Returns settings by which policies are followed.
+fn followed() -> Settings {
+    Settings {
+        preview_cluster_taint_policies: true,
+        ..Settings::default()
+    }
+}
 
 fn cluster(name: &str, ready: &str, taints: &Value, record: &Value) -> Cluster {
     let conditions = match ready {
@@ -35,7 +38,7 @@ fn policy(spec: &Value) -> ClusterTaintPolicy {
 
 fn judged(policy: &ClusterTaintPolicy, clusters: &[Cluster]) -> ClusterTaintPolicyStatus {
     let clusters: Vec<Sight<'_>> = clusters.iter().map(Sight::of).collect();
-    status(policy, &clusters, FOLLOWED, at(100))
+    status(policy, &clusters, &followed(), at(100))
 }
 
 fn when(kind: &str) -> Value {
@@ -185,19 +188,19 @@ fn a_status_that_is_written_is_not_written_again_and_its_times_are_those_of_the_
     let clusters = [cluster("a", "True", &json!([]), &json!({}))];
     let sights: Vec<Sight<'_>> = clusters.iter().map(Sight::of).collect();
     let mut policy = policy(&wanted("Redy"));
-    let first = status(&policy, &sights, FOLLOWED, at(100));
+    let first = status(&policy, &sights, &followed(), at(100));
     assert_eq!(first.unknown_conditions[0].since, Some(Time(at(100))));
     policy.status = Some(first.clone());
-    assert_eq!(status(&policy, &sights, FOLLOWED, at(200)), first);
+    assert_eq!(status(&policy, &sights, &followed(), at(200)), first);
     policy.spec.match_conditions[0].condition_type = "Ready".to_owned();
     policy.metadata.generation = Some(4);
-    let mended = status(&policy, &sights, FOLLOWED, at(300));
+    let mended = status(&policy, &sights, &followed(), at(300));
     assert!(mended.unknown_conditions.is_empty());
     assert!(conditions::is_true(&mended.conditions, "Effective"));
     assert_eq!(mended.conditions[1].last_transition_time, Time(at(300)));
     policy.status = Some(mended);
     policy.spec.match_conditions[0].condition_type = "Redy".to_owned();
-    let again = status(&policy, &sights, FOLLOWED, at(400));
+    let again = status(&policy, &sights, &followed(), at(400));
     assert_eq!(again.unknown_conditions[0].since, Some(Time(at(400))));
 }
 
@@ -210,11 +213,7 @@ fn with_failover_off_a_policy_says_that_it_is_not_followed() {
         (json!([{"key": "a", "effect": "Never"}]), "Invalid", false),
     ] {
         let policy = policy(&json!({ "matchConditions": when("Ready"), "taintsToAdd": taints }));
-        let rules = Rules {
-            follows: false,
-            ..FOLLOWED
-        };
-        let status = status(&policy, &sights, rules, at(100));
+        let status = status(&policy, &sights, &Settings::default(), at(100));
         let holds = |kind: &str| conditions::is_true(&status.conditions, kind);
         assert_eq!(status.conditions[0].reason, reason);
         assert_eq!((holds("Ready"), holds("Effective")), (is_ready, false));
