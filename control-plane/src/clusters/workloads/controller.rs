@@ -14,7 +14,7 @@ use muster_shared::queue::Next;
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::Change;
 
-use super::count::{Count, Limits, known};
+use super::count::{Count, known};
 use crate::clusters::cluster::{failed, write_if_changed};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
@@ -30,7 +30,7 @@ const GATHERED: Duration = Duration::from_secs(10);
 pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     let workers = fleet.settings.concurrent_cluster_syncs;
     let mut controller = Controller::new(fleet, "workloads of clusters");
-    if limits(fleet).is_some() {
+    if is_on(fleet) {
         controller = controller
             .gathers(GATHERED, &fleet.bindings, |_, change| concerned(change))
             .gathers(GATHERED, &fleet.clusters, |fleet, change| match change {
@@ -48,7 +48,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
                 let is_update = old
                     .as_ref()
                     .is_none_or(|old| is_reported(old) != is_reported(new));
-                let concerns_us = limits(fleet).is_some() || is_reported(new).is_some();
+                let concerns_us = is_on(fleet) || is_reported(new).is_some();
                 (is_update && concerns_us).then(|| new.name_any())
             }
             Change::Deleted { .. } => None,
@@ -84,12 +84,8 @@ fn is_reporting(cluster: &Cluster) -> bool {
     readiness(cluster) != UNKNOWN
 }
 
-/// Returns the limits; `None` if the condition is off.
-fn limits(fleet: &Fleet) -> Option<Limits> {
-    let settings = &fleet.settings;
-    let share = settings.cluster_unhealthy_workloads_threshold;
-    let minimum = settings.cluster_unhealthy_workloads_minimum;
-    (share > 0.0).then_some(Limits { share, minimum })
+fn is_on(fleet: &Fleet) -> bool {
+    fleet.settings.cluster_unhealthy_workloads_threshold > 0.0
 }
 
 async fn attend(fleet: &Fleet, name: &str) -> Result<Next, ApiError> {
@@ -97,14 +93,14 @@ async fn attend(fleet: &Fleet, name: &str) -> Result<Next, ApiError> {
         return Ok(Next::Done);
     };
     let now = fleet.clock.now();
-    let said = if let Some(limits) = limits(fleet) {
+    let said = if is_on(fleet) {
         let others = |it: &str| {
             fleet
                 .clusters
                 .get(None, it)
                 .is_some_and(|it| is_reporting(&it))
         };
-        Count::of(name, bindings_of(fleet, name), others).condition(limits, now)
+        Count::of(name, bindings_of(fleet, name), others).condition(&fleet.settings, now)
     } else if cluster.condition(WORKLOADS_HEALTHY).is_some() {
         let message = "workloads are not compared: --cluster-unhealthy-workloads-threshold is 0";
         conditions::new(WORKLOADS_HEALTHY, UNKNOWN, "Off", message, now)

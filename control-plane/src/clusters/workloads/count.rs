@@ -10,6 +10,8 @@ use muster_shared::conditions::{self, FALSE, TRUE, UNKNOWN};
 use muster_shared::k8s::Condition;
 use muster_shared::names::condition::WORKLOADS_HEALTHY;
 
+use crate::settings::Settings;
+
 /// Workloads of one cluster that are healthy in another one.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Count {
@@ -18,15 +20,6 @@ pub struct Count {
     /// Share of them that is unhealthy here, from 0 to 1: the mean of the shares of all namespaces,
     /// so that one team alone does not speak for a cluster.
     pub unhealthy: f64,
-}
-
-/// Limits of `--cluster-unhealthy-workloads-threshold` and `--cluster-unhealthy-workloads-minimum`.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Share of unhealthy workloads, from 0 to 1, from which on the condition is False.
-    pub share: f64,
-    /// Number of workloads that have to be compared.
-    pub minimum: usize,
 }
 
 impl Count {
@@ -63,15 +56,16 @@ impl Count {
     }
 
     /// Returns the condition. The message has no numbers of workloads, because they change often.
-    pub fn condition(self, limits: Limits, now: Timestamp) -> Condition {
-        let percent = limits.share * 100.0;
-        let (status, reason, message) = if self.compared < limits.minimum.max(1) {
+    pub fn condition(self, settings: &Settings, now: Timestamp) -> Condition {
+        let share = settings.cluster_unhealthy_workloads_threshold;
+        let percent = share * 100.0;
+        let minimum = settings.cluster_unhealthy_workloads_minimum.max(1);
+        let (status, reason, message) = if self.compared < minimum {
             let message = format!(
-                "fewer than {} workloads of this cluster are healthy in another cluster, too few to compare",
-                limits.minimum.max(1)
+                "fewer than {minimum} workloads of this cluster are healthy in another cluster, too few to compare"
             );
             (UNKNOWN, "TooFewWorkloads", message)
-        } else if self.unhealthy >= limits.share {
+        } else if self.unhealthy >= share {
             let message = format!(
                 "at least {percent}% of the workloads that are healthy in other clusters are unhealthy in this one, as the mean of all namespaces"
             );
@@ -169,6 +163,14 @@ mod tests {
         }
     }
 
+    fn settings(share: f64, minimum: usize) -> Settings {
+        Settings {
+            cluster_unhealthy_workloads_threshold: share,
+            cluster_unhealthy_workloads_minimum: minimum,
+            ..Settings::default()
+        }
+    }
+
     /// Returns what is reported of b, of these workloads: namespaces, workloads of each, their
     /// replicas and their health in b, while they are healthy in a.
     fn reported(workloads: &[(&str, usize, i32, &str)]) -> String {
@@ -180,12 +182,9 @@ mod tests {
                 bound.spec.replicas = *replicas;
                 std::iter::repeat_n(bound, *number)
             });
-        let limits = Limits {
-            share: 0.5,
-            minimum: 5,
-        };
         let count = Count::of("b", all, |_| true);
-        count.condition(limits, Timestamp::UNIX_EPOCH).status
+        let settings = settings(0.5, 5);
+        count.condition(&settings, Timestamp::UNIX_EPOCH).status
     }
 
     /// Counts kinds without a rule of health, which agents report as Healthy.
@@ -227,7 +226,7 @@ mod tests {
                 compared,
                 unhealthy,
             };
-            let reported = count.condition(Limits { share, minimum }, now);
+            let reported = count.condition(&settings(share, minimum), now);
             assert_eq!(reported.status, expected, "{count:?} {share} {minimum}");
         }
     }
