@@ -4,8 +4,10 @@
 //! must not take all workers, so that no other status is written.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::fleet::template::Kind;
 
@@ -13,14 +15,7 @@ use crate::fleet::template::Kind;
 #[derive(Debug)]
 pub(super) struct Places {
     each: usize,
-    taken: Mutex<HashMap<Kind, usize>>,
-}
-
-/// A place that is taken. It is free again when this is dropped.
-#[derive(Debug)]
-pub(super) struct Place<'a> {
-    places: &'a Places,
-    kind: Kind,
+    kinds: Mutex<HashMap<Kind, Arc<Semaphore>>>,
 }
 
 impl Places {
@@ -28,32 +23,17 @@ impl Places {
     pub(super) fn of(workers: usize) -> Self {
         Self {
             each: workers.div_ceil(4),
-            taken: Mutex::default(),
+            kinds: Mutex::default(),
         }
     }
 
     /// Takes a place of a kind; `None` if all are taken.
-    pub(super) fn take(&self, kind: &Kind) -> Option<Place<'_>> {
-        let mut taken = self.taken.lock();
-        let count = taken.get(kind).copied().unwrap_or(0);
-        if count >= self.each {
-            return None;
-        }
-        taken.insert(kind.clone(), count + 1);
-        Some(Place {
-            places: self,
-            kind: kind.clone(),
-        })
-    }
-}
-
-impl Drop for Place<'_> {
-    fn drop(&mut self) {
-        let mut taken = self.places.taken.lock();
-        match taken.get_mut(&self.kind) {
-            Some(count) if *count > 1 => *count -= 1,
-            _ => _ = taken.remove(&self.kind),
-        }
+    pub(super) fn take(&self, kind: &Kind) -> Option<OwnedSemaphorePermit> {
+        let mut kinds = self.kinds.lock();
+        let places = kinds
+            .entry(kind.clone())
+            .or_insert_with(|| Arc::new(Semaphore::new(self.each)));
+        Arc::clone(places).try_acquire_owned().ok()
     }
 }
 
@@ -74,10 +54,7 @@ mod tests {
         let again = places.take(&slow);
         assert!(again.is_some() && places.take(&slow).is_none());
         drop((second, again));
-        assert!(
-            places.taken.lock().is_empty(),
-            "nothing is kept of kinds at rest"
-        );
+        assert!(places.take(&slow).is_some());
         assert!(Places::of(1).take(&slow).is_some());
     }
 }
