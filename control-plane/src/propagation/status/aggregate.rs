@@ -32,38 +32,24 @@ const NOT_HEARD: &str = "ClustersNotHeard";
 const LONGEST_STATUSES: usize = 768 << 10;
 
 /// Returns one item per Work in an execution namespace, and one per cluster whose Work is somebody
-/// else's, sorted by cluster. Works that are going away do not count.
+/// else's (`taken`), sorted by cluster. Works that are going away do not count.
 ///
 /// A status that is too long or too deep is left out, and so are the longest ones where all
 /// together are too much: one cluster must not hide the others.
 pub fn items<'w>(
     works: impl IntoIterator<Item = &'w CachedWork>,
     resource: &ObjectReference,
-    taken: Vec<Taken>,
+    taken: Vec<AggregatedStatusItem>,
 ) -> Vec<AggregatedStatusItem> {
     let mut items: Vec<_> = works
         .into_iter()
         .filter(|work| work.metadata.deletion_timestamp.is_none())
         .filter_map(|work| Some(item(cluster_of(work)?, work, resource)))
         .collect();
-    items.extend(taken.into_iter().map(|taken| AggregatedStatusItem {
-        cluster_name: taken.cluster,
-        applied_message: Some(taken.message),
-        health: Some(ResourceHealth::Unknown),
-        ..AggregatedStatusItem::default()
-    }));
+    items.extend(taken);
     items.sort_by(|a, b| a.cluster_name.cmp(&b.cluster_name));
     shorten(&mut items);
     items
-}
-
-/// A cluster in which the Work of this name is somebody else's.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Taken {
-    /// Name of the cluster.
-    pub cluster: String,
-    /// Message that says whose the Work is.
-    pub message: String,
 }
 
 /// Leaves statuses out until the rest fits, the longest first, so that as few as possible are
@@ -339,9 +325,11 @@ mod tests {
 
     #[test]
     fn a_work_that_is_somebody_elses_is_reported() {
-        let taken = Taken {
-            cluster: "m1".to_owned(),
-            message: "it is theirs".to_owned(),
+        let taken = AggregatedStatusItem {
+            cluster_name: "m1".to_owned(),
+            applied_message: Some("it is theirs".to_owned()),
+            health: Some(ResourceHealth::Unknown),
+            ..AggregatedStatusItem::default()
         };
         let found = items([], &resource(), vec![taken]);
         assert_eq!(

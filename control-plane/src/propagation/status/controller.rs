@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use kube::ResourceExt;
 use muster_shared::api::any_binding::AnyBinding;
-use muster_shared::api::binding::{AggregatedStatusItem, ObjectReference, ResourceBindingSpec};
+use muster_shared::api::binding::{
+    AggregatedStatusItem, ObjectReference, ResourceBindingSpec, ResourceHealth,
+};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::client;
 use muster_shared::conditions;
@@ -18,7 +20,7 @@ use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Expectations, Informer};
 
-use super::aggregate::{Applied, Taken, fully_applied, items, patch};
+use super::aggregate::{Applied, fully_applied, items, patch};
 use super::applied;
 use super::places::Places;
 use super::reflect::{Shown, is_reported, reflect, report_failure, with_silent};
@@ -361,14 +363,15 @@ fn fenced(
     fenced_condition::condition(is_asked, &copies, before, fleet.clock.now())
 }
 
-/// Returns the expected clusters whose Work of this name is another binding's, or nobody's.
+/// Returns what is said of the expected clusters whose Work of this name is another binding's, or
+/// nobody's.
 fn taken(
     fleet: &Fleet,
     key: &BindingKey,
     resource: &ObjectReference,
     expected: &BTreeSet<String>,
     works: &[Arc<CachedWork>],
-) -> Vec<Taken> {
+) -> Vec<AggregatedStatusItem> {
     let namespace = resource.namespace.as_deref().unwrap_or_default();
     let name = names::work(&resource.kind, &resource.name, namespace);
     let places: HashSet<_> = works
@@ -387,11 +390,14 @@ fn taken(
             None if owner_id(&work).is_some() => return None,
             None => "names no binding".to_owned(),
         };
-        Some(Taken {
-            cluster: cluster.clone(),
-            message: format!(
-                "work {place}/{name} {owner}: the names of works end in a hash that two namespaces may share; rename the resource, or its namespace"
-            ),
+        let message = format!(
+            "work {place}/{name} {owner}: the names of works end in a hash that two namespaces may share; rename the resource, or its namespace"
+        );
+        Some(AggregatedStatusItem {
+            cluster_name: cluster.clone(),
+            applied_message: Some(message),
+            health: Some(ResourceHealth::Unknown),
+            ..AggregatedStatusItem::default()
         })
     };
     expected.iter().filter_map(taken).collect()
