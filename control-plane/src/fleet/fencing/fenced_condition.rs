@@ -9,7 +9,7 @@ use muster_shared::fencing::{CONFIRMED, Times};
 use muster_shared::k8s::Condition;
 use muster_shared::names::condition;
 
-use super::decide::Unfenced;
+use super::decide::{PUSH, unconfirmed};
 
 /// Reason of the condition while every copy is fenced.
 const ALL: &str = "ConfirmedByAgents";
@@ -33,21 +33,17 @@ pub struct Copy<'a> {
 
 impl Copy<'_> {
     /// Returns why the copy is not fenced; `None` if it is, or its agent has not applied it yet.
-    fn unfenced(&self) -> Option<Unfenced> {
+    fn unfenced(&self) -> Option<String> {
         if self.mode == Some(ClusterSyncMode::Push) {
-            return Some(Unfenced::Push);
+            return Some(PUSH.to_owned());
         }
         if Times::confirmed(self.reported).is_some() {
             return None;
         }
-        match conditions::get(self.reported, CONFIRMED) {
-            Some(refusal) => Some(Unfenced::Refused(refusal.message.clone())),
-            // An agent that fences says so together with that it has applied the Work.
-            None if conditions::is_true(self.reported, condition::APPLIED) => {
-                Some(Unfenced::Unconfirmed)
-            }
-            None => None,
-        }
+        let refusal = conditions::get(self.reported, CONFIRMED).map(|it| it.message.as_str());
+        // An agent that fences says so together with that it has applied the Work.
+        let has_said = refusal.is_some() || conditions::is_true(self.reported, condition::APPLIED);
+        has_said.then(|| unconfirmed(refusal))
     }
 }
 

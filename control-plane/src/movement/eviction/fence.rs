@@ -99,7 +99,7 @@ fn judge(
             );
             FenceGate::Until(until, why)
         }
-        Some(Verdict::Unfenced(why)) => FenceGate::Shut(why.to_string()),
+        Some(Verdict::Unfenced(why)) => FenceGate::Shut(why),
     }
 }
 

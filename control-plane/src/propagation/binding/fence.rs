@@ -139,7 +139,7 @@ async fn judge(
             );
             (why, until.saturating_duration_since(now).min(CHECK_EVERY))
         }
-        Verdict::Unfenced(why) => (why.to_string(), CHECK_EVERY),
+        Verdict::Unfenced(why) => (why, CHECK_EVERY),
     };
     let deleted = work.metadata.deletion_timestamp.as_ref().map(|at| at.0);
     Ok(Some(Held {

@@ -307,7 +307,7 @@ async fn stopped(
                 "{seconds} s have to pass since the last renewal of its lease"
             ))
         }
-        Verdict::Unfenced(why) => Err(why.to_string()),
+        Verdict::Unfenced(why) => Err(why),
     })
 }
 
