@@ -344,15 +344,9 @@ impl LeaseMonitor {
         }
         let cluster = &cluster;
         let written = write_condition(client, cluster, observation).await?;
-        tracing::warn!(
-            cluster = name,
-            reason = silence.reason(),
-            "Ready is Unknown: {}",
-            silence.message()
-        );
-        self.fleet
-            .events
-            .warn(cluster, silence.reason(), silence.message());
+        let (reason, message) = (&written.reason, &written.message);
+        tracing::warn!(cluster = name, reason, "Ready is Unknown: {message}");
+        self.fleet.events.warn(cluster, reason, message.clone());
         if self.with(|state, _| state.tracker.lacks_renewals(&name)) == Some(true) {
             let note = format!(
                 "the agent reports the cluster's status and does not renew its lease {CLUSTER_NAMESPACE}/{name}, so that Ready changes between True and Unknown, and taints come and go: its log says why. `kubectl muster token create --cluster-name {name}` gives an agent of Muster the right again"

@@ -32,31 +32,19 @@ pub enum Silence {
 }
 
 impl Silence {
-    /// Returns the `reason` of the Ready condition.
-    pub fn reason(self) -> &'static str {
-        match self {
-            Self::NeverReported => "ClusterStatusNeverUpdated",
-            Self::Stopped => SILENT,
-        }
-    }
-
-    /// Returns the `message` of the Ready condition.
-    pub fn message(self) -> &'static str {
-        match self {
-            Self::NeverReported => "Cluster status controller never posted cluster status.",
-            Self::Stopped => "Cluster status controller stopped posting cluster status.",
-        }
-    }
-
     /// Returns the Ready condition that reports the silence.
     pub fn condition(self, now: Timestamp) -> Condition {
-        conditions::new(
-            READY,
-            conditions::UNKNOWN,
-            self.reason(),
-            self.message(),
-            now,
-        )
+        let (reason, message) = match self {
+            Self::NeverReported => (
+                "ClusterStatusNeverUpdated",
+                "Cluster status controller never posted cluster status.",
+            ),
+            Self::Stopped => (
+                SILENT,
+                "Cluster status controller stopped posting cluster status.",
+            ),
+        };
+        conditions::new(READY, conditions::UNKNOWN, reason, message, now)
     }
 }
 
