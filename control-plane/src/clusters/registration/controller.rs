@@ -17,7 +17,7 @@ use muster_shared::watch::{Change, Informer, Selection};
 use muster_shared::write::patch_params;
 use serde_json::Value;
 
-use super::decide::{self, NameState, Question, Request};
+use super::decide::{self, Agent, NameState, Question};
 use super::roles;
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
@@ -79,17 +79,14 @@ async fn answer(
     let Some(request) = requests.get(None, name) else {
         return Ok(Next::Done);
     };
-    let (cluster, renewal) = match decide::read(&request) {
-        Request::Settled | Request::Foreign => return Ok(Next::Done),
-        Request::Odd(why) => {
-            leave(
-                fleet,
-                &request,
-                &format!("it is not exactly an agent's: {why}"),
-            );
+    let Agent { cluster, renewal } = match decide::read(&request) {
+        Ok(Some(agent)) => agent,
+        Ok(None) => return Ok(Next::Done),
+        Err(why) => {
+            let why = format!("it is not exactly an agent's: {why}");
+            leave(fleet, &request, &why);
             return Ok(Next::Done);
         }
-        Request::Agent { cluster, renewal } => (cluster, renewal),
     };
     if !renewal && let Some(rival) = rival(fleet, &cluster).await? {
         let why = format!(

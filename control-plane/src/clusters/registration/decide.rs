@@ -27,22 +27,13 @@ const DECIDED_AGAIN: usize = 10;
 /// The name by which `karmadactl register` asks for the rights of an administrator.
 const RBAC_GENERATOR: &str = "rbac-generator";
 
-/// Classification of a signing request.
+/// The agent that a signing request is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Request {
-    /// The request is answered, or being deleted.
-    Settled,
-    /// The request is not about an agent.
-    Foreign,
-    /// The request is about an agent, in another form than agents use; left to an administrator.
-    Odd(String),
-    /// The request is that of an agent.
-    Agent {
-        /// Cluster of the agent.
-        cluster: String,
-        /// Whether the author is this agent already.
-        renewal: bool,
-    },
+pub struct Agent {
+    /// Cluster of the agent.
+    pub cluster: String,
+    /// Whether the author is this agent already.
+    pub renewal: bool,
 }
 
 /// Brings a signing request into the form in which it is kept: whoever may ask for a certificate
@@ -52,38 +43,34 @@ pub fn form(request: &mut CertificateSigningRequest) {
     (request.metadata.annotations, request.metadata.labels) = (None, None);
 }
 
-/// Reads a signing request.
-pub fn read(request: &CertificateSigningRequest) -> Request {
-    if request.metadata.deletion_timestamp.is_some() || is_answered(request) {
-        return Request::Settled;
-    }
-    let spec = &request.spec;
-    if spec.signer_name != SIGNER {
-        return Request::Foreign;
+/// Reads a signing request; `None` if it is not about an agent, is answered or being deleted.
+///
+/// # Errors
+/// With the reason when it is about an agent, in another form than agents use: it is left to an
+/// administrator.
+pub fn read(request: &CertificateSigningRequest) -> Result<Option<Agent>, String> {
+    let (spec, is_going) = (&request.spec, request.metadata.deletion_timestamp.is_some());
+    if is_going || is_answered(request) || spec.signer_name != SIGNER {
+        return Ok(None);
     }
     let wanted = match reading::read(&spec.request.0) {
         Ok(wanted) => wanted,
         // What cannot be read in one way only is never approved. Whoever is to bring an agent is
         // informed.
-        Err(why) if is_from_an_agent(request) => return Request::Odd(why.to_string()),
-        Err(_) => return Request::Foreign,
+        Err(why) if is_from_an_agent(request) => return Err(why.to_string()),
+        Err(_) => return Ok(None),
     };
     let agent = |name: &String| name.starts_with(AGENT_USER_PREFIX);
     if !wanted.names.iter().any(agent) && !wanted.organizations.iter().any(|it| it == AGENT_GROUP) {
-        return Request::Foreign;
+        return Ok(None);
     }
-    let exact = cluster(&wanted).and_then(|cluster| {
-        usages(request)?;
-        life(request)?;
-        Ok(cluster)
-    });
-    match exact {
-        Ok(cluster) => Request::Agent {
-            renewal: spec.username.as_deref() == wanted.names.first().map(String::as_str),
-            cluster,
-        },
-        Err(why) => Request::Odd(why),
-    }
+    let cluster = cluster(&wanted)?;
+    usages(request)?;
+    life(request)?;
+    Ok(Some(Agent {
+        renewal: spec.username.as_deref() == wanted.names.first().map(String::as_str),
+        cluster,
+    }))
 }
 
 /// Returns whether the requester is an agent or came with a bootstrap token for one.
