@@ -11,7 +11,8 @@ use muster_shared::api::failover_record::Failover;
 use serde_json::json;
 
 use super::due::Notice;
-use super::event::{self, Event, Sender};
+use super::event::{self, Event};
+use crate::settings::Settings;
 use crate::settings::notice_receivers::{Format, Phase, Receiver};
 
 /// Bytes of the longest body that a template may make: chat services refuse longer ones.
@@ -75,16 +76,17 @@ pub fn check(receiver: &Receiver) -> Result<(), String> {
         number: 1,
         time: None,
     };
-    let sender = Sender {
-        fleet: text.to_owned(),
-        page: text.to_owned(),
+    let settings = Settings {
+        notice_source: text.to_owned(),
+        notice_page_url: text.to_owned(),
+        ..Settings::default()
     };
     rendered(
         receiver,
-        &event::event(&sender, &record, &notice, time),
+        &event::event(&settings, &record, &notice, time),
         true,
     )?;
-    let other = event::left_out(&sender, &[Arc::new(record)], String::new(), time);
+    let other = event::left_out(&settings, &[Arc::new(record)], String::new(), time);
     rendered(receiver, &other, false).map(|_| ())
 }
 

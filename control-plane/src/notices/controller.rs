@@ -20,7 +20,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::due::{self, Notice, Sent, severity};
-use super::event::{self, Event, Sender};
+use super::event::{self, Event};
 use super::pacing::{Decision, Pacing};
 use super::sending::{self, Fault};
 use crate::fleet::Fleet;
@@ -39,7 +39,6 @@ struct Outlet {
     records: Informer<Failover>,
     queue: Queue<String>,
     receiver: Receiver,
-    sender: Sender,
     pacing: Mutex<Pacing>,
     /// What was sent of each record, by name, with its uid: caches are behind.
     sent: Mutex<HashMap<String, (String, Sent)>>,
@@ -68,12 +67,7 @@ pub fn start(fleet: &Arc<Fleet>, records: &Informer<Failover>, tasks: &mut Tasks
 
 impl Outlet {
     fn new(fleet: &Arc<Fleet>, records: &Informer<Failover>, receiver: Receiver) -> Self {
-        let settings = &fleet.settings;
         Self {
-            sender: Sender {
-                fleet: settings.notice_source.clone(),
-                page: settings.notice_page_url.clone(),
-            },
             fleet: Arc::clone(fleet),
             records: records.clone(),
             queue: Queue::new(NAME),
@@ -129,7 +123,7 @@ impl Outlet {
             return Err(Next::Done);
         }
         let (name, now, tick) = (record.name_any(), self.fleet.clock.now(), Instant::now());
-        let mut event = event::event(&self.sender, record, notice, now);
+        let mut event = event::event(&self.fleet.settings, record, notice, now);
         let decision = {
             let mut pacing = self.pacing.lock();
             let due = pacing.due(&name, &event.id, tick, now);
@@ -235,7 +229,7 @@ impl Outlet {
         };
         let uid = first.uid().unwrap_or_default();
         let id = format!("{uid}-left-out-{}", at.as_second());
-        let event = event::left_out(&self.sender, &records, id, at);
+        let event = event::left_out(&self.fleet.settings, &records, id, at);
         match decision {
             Decision::Send => {
                 if let Err(next) = self.send(first, &event).await {

@@ -13,6 +13,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::due::{Notice, severity, staying};
+use crate::settings::Settings;
 use crate::settings::notice_receivers::{Phase, Severity};
 
 /// Prefix of the types of the events.
@@ -21,15 +22,6 @@ const TYPE: &str = "com.muster.failover.";
 pub const MOST_NAMES: usize = 10;
 /// Bytes of the longest explanation of a cause that a sentence quotes.
 const LONGEST_CAUSE: usize = 300;
-
-/// Sender of events, as all its notices name it.
-#[derive(Clone, Debug)]
-pub struct Sender {
-    /// Name or address of the fleet: the `source` of events.
-    pub fleet: String,
-    /// Address of the page of the fleet; empty if there is none.
-    pub page: String,
-}
 
 /// Notice with all that formats show of it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -57,13 +49,13 @@ impl Event {
 }
 
 /// Returns the event of a notice. `now` dates what the record gives no time of.
-pub fn event(sender: &Sender, record: &Failover, notice: &Notice, now: Timestamp) -> Event {
+pub fn event(settings: &Settings, record: &Failover, notice: &Notice, now: Timestamp) -> Event {
     let (name, cluster) = (record.name_any(), &record.spec.cluster);
     let uid = record.uid().unwrap_or_else(|| name.clone());
     let default = FailoverStatus::default();
     let status = record.status.as_ref().unwrap_or(&default);
     let phase = notice.phase.name();
-    let link = match sender.page.as_str() {
+    let link = match settings.notice_page_url.as_str() {
         "" => String::new(),
         page => format!("{page}#failover/{name}"),
     };
@@ -96,7 +88,7 @@ pub fn event(sender: &Sender, record: &Failover, notice: &Notice, now: Timestamp
     Event {
         id: format!("{uid}-{phase}-{}", notice.number),
         kind: format!("{TYPE}{phase}"),
-        source: sender.fleet.clone(),
+        source: settings.notice_source.clone(),
         subject: cluster.clone(),
         time: notice.time.unwrap_or(now),
         data,
@@ -105,7 +97,12 @@ pub fn event(sender: &Sender, record: &Failover, notice: &Notice, now: Timestamp
 
 /// Returns the event in place of those that were left out, because too many came at a time. Its
 /// content has the fields of the others, too.
-pub fn left_out(sender: &Sender, records: &[Arc<Failover>], id: String, now: Timestamp) -> Event {
+pub fn left_out(
+    settings: &Settings,
+    records: &[Arc<Failover>],
+    id: String,
+    now: Timestamp,
+) -> Event {
     let status = records.iter().filter_map(|it| it.status.as_ref());
     let weight = status.map(severity).max().unwrap_or(Severity::Info);
     let first = || records.iter().take(MOST_NAMES);
@@ -123,13 +120,13 @@ pub fn left_out(sender: &Sender, records: &[Arc<Failover>], id: String, now: Tim
         number: 1,
         time: Some(now),
     };
-    let mut event = event(sender, &blank, &notice, now);
+    let mut event = event(settings, &blank, &notice, now);
     let content = json!({
         "phase": "left-out",
         "number": records.len(),
         "severity": weight.name(),
         "sentence": sentence,
-        "link": sender.page,
+        "link": settings.notice_page_url,
         "command": "kubectl muster history",
         "cluster": subject,
         "failovers": names,

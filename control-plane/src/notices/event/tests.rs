@@ -12,13 +12,14 @@ pub fn left_out() -> Event {
     record.spec.cluster.push('a');
     let record = Arc::new(record);
     let (records, id) = (vec![record; 12], "left-out-1".to_owned());
-    super::left_out(&sender(), &records, id, Timestamp::UNIX_EPOCH)
+    super::left_out(&settings(), &records, id, Timestamp::UNIX_EPOCH)
 }
 
-fn sender() -> Sender {
-    Sender {
-        fleet: "fleet".to_owned(),
-        page: "https://page/".to_owned(),
+fn settings() -> Settings {
+    Settings {
+        notice_source: "fleet".to_owned(),
+        notice_page_url: "https://page/".to_owned(),
+        ..Settings::default()
     }
 }
 
@@ -54,7 +55,7 @@ fn reported(phase: Phase, number: u32, workloads: &Value) -> Event {
         number,
         time: at,
     };
-    event(&sender(), &record, &notice, time(999))
+    event(&settings(), &record, &notice, time(999))
 }
 
 #[test]
