@@ -180,6 +180,8 @@ impl<K: Clone + Eq + Hash, V: PartialEq> Since<K, V> {
 pub struct Recent<K, V = ()> {
     lasts: Duration,
     noted: Mutex<HashMap<K, (V, Instant)>>,
+    /// When that was forgotten last which is too old: very much may be noted at once.
+    pruned: Mutex<Instant>,
 }
 
 impl<K: Eq + Hash, V: Clone> Recent<K, V> {
@@ -188,13 +190,18 @@ impl<K: Eq + Hash, V: Clone> Recent<K, V> {
         Self {
             lasts,
             noted: Mutex::default(),
+            pruned: Mutex::new(Instant::now()),
         }
     }
 
     /// Notes something of a key.
     pub fn note(&self, key: K, what: V) {
-        let mut noted = self.noted.lock();
-        noted.retain(|_, (_, at)| at.elapsed() < self.lasts);
+        let (mut noted, mut pruned) = (self.noted.lock(), self.pruned.lock());
+        if pruned.elapsed() >= self.lasts {
+            noted.retain(|_, (_, at)| at.elapsed() < self.lasts);
+            noted.shrink_to_fit();
+            *pruned = Instant::now();
+        }
         noted.insert(key, (what, Instant::now()));
     }
 
