@@ -15,6 +15,8 @@ use muster_shared::clock::later;
 use muster_shared::conditions;
 use muster_shared::k8s::Condition;
 
+use crate::propagation::data::gates;
+
 /// Type of the condition on a binding: True while an old copy has to go before the new ones are
 /// made.
 pub const CONDITION: &str = "RemovalPending";
@@ -88,13 +90,7 @@ impl Hold<'_> {
         let reported = self.since.saturating_add(UNREPORTED).ok();
         let reported = reported.filter(|reported| *reported > now);
         let next = reported.into_iter().chain(self.until).min();
-        let pause = next.map_or(longest, |next| {
-            Duration::try_from(next.duration_since(now)).unwrap_or_default()
-        });
-        pause.clamp(
-            Duration::from_millis(100),
-            longest.max(Duration::from_millis(100)),
-        )
+        gates::pause(next, now, longest)
     }
 }
 
