@@ -377,7 +377,7 @@ impl Detector {
     ) -> Result<Next, Error> {
         let spec = policy.spec();
         if let Some(awaited) = policy.awaited_overrides(&self.fleet) {
-            return Err(Error::Overrides(awaited));
+            return Err(Error::Awaited(awaited));
         }
         let Some(claim) = Claim::by(policy) else {
             // The policy's own reconciliation gives it an id.
@@ -404,10 +404,10 @@ impl Detector {
             Priority::Known(priority) => priority,
             Priority::Unlisted => return Ok(Next::Again),
             Priority::Missing(class) => {
-                return Err(Error::PriorityClass {
-                    policy: policy.key(),
-                    class,
-                });
+                let policy = policy.key();
+                return Err(Error::Awaited(format!(
+                    "{policy} takes its schedule priority from {class:?}, which is no PriorityClass: make it, or name another"
+                )));
             }
         };
         let by_components = self.fleet.settings.gate(&MULTIPLE_POD_TEMPLATES_SCHEDULING);

@@ -3,7 +3,6 @@
 use super::build;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::BindingKey;
-use crate::fleet::policy::PolicyKey;
 
 /// Errors while the binding of a template is reconciled.
 #[derive(Debug, thiserror::Error)]
@@ -12,12 +11,9 @@ pub(super) enum Error {
     Build(#[from] build::Error),
     #[error(transparent)]
     Api(#[from] ApiError),
+    /// The policy names what is not there.
     #[error("{0}")]
-    Overrides(String),
-    #[error(
-        "{policy} takes its schedule priority from {class:?}, which is no PriorityClass: make it, or name another"
-    )]
-    PriorityClass { policy: PolicyKey, class: String },
+    Awaited(String),
     #[error("{failed} templates failed; the first: {first}")]
     Some { failed: usize, first: Box<Self> },
     #[error("{binding} is there and cannot be read: repair or delete it")]
