@@ -45,7 +45,7 @@ pub(crate) use self::issue::params as certificate_params;
 pub use self::objects::is_newer;
 pub use self::plan::CONTROL_PLANE;
 use self::plan::Site;
-use self::secrets::{Keeper, Lives, Outcome};
+use self::secrets::{Keeper, Outcome};
 use crate::fleet::api_error::ApiError;
 use crate::settings::COMPONENT;
 
@@ -231,10 +231,8 @@ pub async fn run(
     let keeper = Keeper {
         host: gateway.client(Profile::Write, Limits::NONE)?,
         site: settings.site(),
-        lives: Lives {
-            authority: *settings.authority_lifetime,
-            leaf: *settings.certificate_lifetime,
-        },
+        authority_life: *settings.authority_lifetime,
+        leaf_life: *settings.certificate_lifetime,
         serving,
     };
     if settings.once {

@@ -26,15 +26,6 @@ const FORWARDED: &str = "port-forward";
 /// Lifetime of the certificate with which this program prepares the fleet API.
 const VISIT: Duration = Duration::from_hours(1);
 
-/// Lifetimes of new certificates.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Lives {
-    /// Of an authority.
-    pub authority: Duration,
-    /// Of all others.
-    pub leaf: Duration,
-}
-
 /// State after a pass.
 #[derive(Debug)]
 pub(super) struct Outcome {
@@ -58,8 +49,10 @@ pub(super) struct Keeper {
     pub host: Client,
     /// Names, as configured.
     pub site: Site,
-    /// Lifetimes of new certificates.
-    pub lives: Lives,
+    /// Lifetime of new authorities.
+    pub authority_life: Duration,
+    /// Lifetime of other new certificates.
+    pub leaf_life: Duration,
     /// Secret with a serving certificate that somebody else keeps, such as cert-manager.
     pub serving: Option<String>,
 }
@@ -200,10 +193,10 @@ impl Keeper {
             Verdict::Keep(authority) => (authority, "further authorities are trusted"),
             Verdict::Refuse(why) => return Err(refused(&name, &why)),
             Verdict::Make(why) => {
-                let made = issue::authority(common_name, now, self.lives.authority);
+                let made = issue::authority(common_name, now, self.authority_life);
                 let pair =
                     made.map_err(|error| anyhow!("cannot make the authority {name}: {error}"))?;
-                let until = later(now, self.lives.authority);
+                let until = later(now, self.authority_life);
                 let trusted = judge::bundle(&pair.certificate, "");
                 (
                     Authority {
@@ -277,10 +270,10 @@ impl Keeper {
         trusted: &str,
         now: Timestamp,
     ) -> anyhow::Result<Option<&'static str>> {
-        let (pair, why) = match judge::leaf(found, leaf, authority, now, self.lives.leaf) {
+        let (pair, why) = match judge::leaf(found, leaf, authority, now, self.leaf_life) {
             Verdict::Keep(pair) => (pair, "its kubeconfig or the trusted authorities changed"),
             Verdict::Refuse(why) => return Err(refused(&leaf.secret, &why)),
-            Verdict::Make(why) => (sign(leaf, authority, now, self.lives.leaf)?, why),
+            Verdict::Make(why) => (sign(leaf, authority, now, self.leaf_life)?, why),
         };
         let mut data = files(&pair);
         data.insert(AUTHORITIES, trusted.to_owned());
@@ -480,10 +473,8 @@ mod tests {
         Keeper {
             host: bench.fleet.client.clone(),
             site: site(),
-            lives: Lives {
-                authority: Duration::from_hours(24 * 3650),
-                leaf: Duration::from_hours(24 * 90),
-            },
+            authority_life: Duration::from_hours(24 * 3650),
+            leaf_life: Duration::from_hours(24 * 90),
             serving: serving.map(str::to_owned),
         }
     }
@@ -496,7 +487,7 @@ mod tests {
     async fn the_authority_of_a_brought_certificate_is_trusted_while_its_secret_is_not_there() {
         let (bench, name) = (Bench::new([]), "brought");
         let (keeper, now) = (keeper(&bench, Some(name)), now());
-        let issuer = issue::authority("issuer", now, keeper.lives.authority).unwrap();
+        let issuer = issue::authority("issuer", now, keeper.authority_life).unwrap();
         let data = BTreeMap::from([(AUTHORITIES, ByteString(issuer.certificate.into_bytes()))]);
         let metadata = json!({"name": name, "namespace": site().namespace});
         bench
