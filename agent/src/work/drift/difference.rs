@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::grown::with_grown;
 use super::pods::with_admitted;
 use super::queued::with_queued;
-use super::scaled::{with_note, without_scaled};
+use super::scaled::{with_note, with_start, without_scaled};
 use crate::work::ownership;
 
 /// Reason why an object has to be applied: the fields that differ, as what has to be sent.
@@ -59,7 +59,7 @@ fn fields(
     }
     // A status that changes all the time is no reason to wait for a webhook.
     let interpreters = interpreters.accepting_late();
-    let mut retained = interpreters.retain(desired.clone(), observed)?;
+    let mut retained = interpreters.retain(desired.clone(), &with_start(desired, observed))?;
     keep_marks(&mut retained, desired);
     if is_settled(&retained, observed) {
         return Ok(None);

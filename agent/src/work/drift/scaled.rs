@@ -42,6 +42,25 @@ pub fn without_scaled<'a>(desired: Cow<'a, Value>, observed: &Value) -> Cow<'a, 
     Cow::Owned(noted)
 }
 
+/// Returns an object for those rules by which its member decides on its number: where it has none
+/// because none was applied last, it has what its manifest asks for by now. Nobody in the member
+/// decided on that, and no autoscaler starts what it has not stopped.
+pub fn with_start<'a>(desired: &Value, observed: &'a Value) -> Cow<'a, Value> {
+    let Some(field) = scaled_field(desired, observed) else {
+        return Cow::Borrowed(observed);
+    };
+    let asked = &desired["spec"][&field];
+    let none = json!({ (format!(".spec.{field}")): 0 }).to_string();
+    let known = ownership::annotation(observed, annotation::LEFT_TO_AUTOSCALER);
+    let is_empty = known == Some(none.as_str()) && observed["spec"][&field] == 0;
+    if !is_empty || !asked.is_number() {
+        return Cow::Borrowed(observed);
+    }
+    let mut started = observed.clone();
+    started["spec"][&field] = asked.clone();
+    Cow::Owned(started)
+}
+
 /// Returns what is applied with the annotation that remembers the number of the desired state, if
 /// it has one that is scaled. `observed` is null for an object that is made.
 pub fn with_note(mut apply: Value, desired: &Value, observed: &Value) -> Value {

@@ -254,3 +254,21 @@ fn a_share_that_changed_while_an_autoscaler_had_scaled_is_applied_once_and_then_
         }
     }
 }
+
+#[test]
+fn what_was_given_no_replicas_starts_once_it_is_given_some_although_its_member_decides() {
+    let desired = json!({"apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": "web", "annotations": {},
+            "labels": {"resourcetemplate.karmada.io/retain-replicas": "true"}},
+        "spec": {"replicas": 3}});
+    // The number that was applied last, and the one that the object has.
+    for (noted, found, starts) in [(0, 0, true), (3, 0, false), (0, 2, false)] {
+        let mut observed = applied(&desired, &json!({"f:spec": {"f:replicas": {}}}));
+        observed["spec"]["replicas"] = json!(found);
+        let note = json!({".spec.replicas": noted}).to_string();
+        observed["metadata"]["annotations"][NOTE] = json!(note);
+        let sent = difference(&desired, &observed).and_then(|it| it.apply);
+        let replicas = sent.map(|it| it["spec"]["replicas"].clone());
+        assert_eq!(replicas == Some(json!(3)), starts, "{noted} {found}");
+    }
+}
