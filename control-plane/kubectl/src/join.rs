@@ -185,11 +185,7 @@ async fn refuse(
 }
 
 /// Returns the account in the member, and what gives it its rights.
-fn objects(
-    rights: Rights,
-    namespace: &str,
-    cluster: &str,
-) -> Result<Vec<DynamicObject>, access::Error> {
+fn objects(rights: Rights, namespace: &str, cluster: &str) -> anyhow::Result<Vec<DynamicObject>> {
     let rights = match rights {
         Rights::Everything => EVERYTHING,
         Rights::Workloads => WORKLOADS,

@@ -310,7 +310,7 @@ async fn delete(fleet: Client, tokens: &[String]) -> anyhow::Result<String> {
         let id = match given.parse::<Token>() {
             Ok(token) => token.id,
             Err(_) if token::is_plain(given, 6) => given.clone(),
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(error),
         };
         let (name, params) = (token::name_of(&id), DeleteParams::default());
         let step = format!("delete token {id:?}");

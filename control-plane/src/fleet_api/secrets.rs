@@ -584,7 +584,7 @@ mod tests {
         let outcome = keeper.pass(now).await.unwrap();
         let written: Vec<_> = outcome.written.iter().map(|it| &it.0).collect();
         assert_eq!(written, [&admin]);
-        let problems: Vec<_> = outcome.problems.iter().map(Error::to_string).collect();
+        let problems: Vec<_> = outcome.problems.iter().map(ToString::to_string).collect();
         assert_eq!(problems.len(), 1, "{problems:?}");
         assert!(
             problems[0].contains("somebody else made it"),

@@ -88,7 +88,7 @@ pub async fn revoke(fleet: &Client, cluster: &str) -> anyhow::Result<usize> {
 }
 
 /// Removes objects that were applied. Says how many there were.
-pub async fn remove(client: &Client, mut objects: Vec<DynamicObject>) -> Result<usize, Error> {
+pub async fn remove(client: &Client, mut objects: Vec<DynamicObject>) -> anyhow::Result<usize> {
     // Bindings first: what is left after an interruption grants nothing.
     objects.sort_by_key(|object| !kind(object).ends_with("Binding"));
     let mut gone = 0;

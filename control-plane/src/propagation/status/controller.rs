@@ -242,10 +242,7 @@ async fn reconcile(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<N
         return report_outcome(fleet, memory, binding.as_ref(), &template, outcome);
     }
     let mut items = items(works.iter().map(AsRef::as_ref), &spec.resource, taken);
-    let mut silent = silent(&fleet.clusters, &items);
-    silent.retain(|name, _| {
-        !has_completed(&spec.resource, &items, name) && !is_empty_in(spec, &items, name)
-    });
+    let silent = silent_of(fleet, spec, &items);
     let is_nowhere = expected.is_empty() && items.is_empty();
     let applied = match fully_applied(&expected, &items) {
         true if silent.is_empty() => Applied::Fully,
@@ -294,6 +291,15 @@ async fn reconcile(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<N
     let shown = Shown { items, ..shown };
     let outcome = reflect(fleet, &client, memory, key, (&template, uid), shown).await;
     report_outcome(fleet, memory, binding.as_ref(), &template, outcome)
+}
+
+/// Returns the silent clusters of a workload, of which the state of a copy is not known.
+fn silent_of(fleet: &Fleet, spec: &ResourceBindingSpec, items: &[AggregatedStatusItem]) -> Silent {
+    let mut silent = silent(&fleet.clusters, items);
+    silent.retain(|name, _| {
+        !has_completed(&spec.resource, items, name) && !is_empty_in(spec, items, name)
+    });
+    silent
 }
 
 /// Returns whether a cluster is to have no replicas of a workload

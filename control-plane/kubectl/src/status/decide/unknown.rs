@@ -11,7 +11,7 @@ use super::{SILENT, Waiting, title};
 
 /// Reasons of the condition of evictions by which a workload stays where it is although its cluster
 /// has a taint: they say why nothing moves it.
-const STAYS: [&str; 8] = [
+const STAYS: [&str; 7] = [
     "FailoverOff",
     "NoExecuteEvictionOff",
     "FailoverNotRequested",
