@@ -52,26 +52,21 @@ pub fn with_queued<'a>(desired: Cow<'a, Value>, observed: &Value) -> Cow<'a, Val
     if has_queued_pods || PLACES.into_iter().any(is_suspended) {
         return desired;
     }
-    // What the agent alone has set is of an older template.
-    let is_set = |name: &&'static str| is_others(observed, name);
-    let nodes: Vec<&str> = NODES.into_iter().filter(is_set).collect();
-    let is_job = desired["apiVersion"] == "batch/v1" && desired["kind"] == "Job";
-    let numbers = NUMBERS.into_iter().filter(is_set);
-    let numbers: Vec<&str> = numbers.filter(|_| is_job).collect();
-    if nodes.is_empty() && numbers.is_empty() {
-        return desired;
-    }
     let mut started = desired.into_owned();
+    let owned = Owned::of(observed).field("spec");
+    let is_job = started["apiVersion"] == "batch/v1" && started["kind"] == "Job";
     if let Some(spec) = started.get_mut("spec") {
-        keep_nodes(spec, &observed["spec"], &nodes);
-        keep_numbers(spec, observed, &numbers);
+        keep_nodes(spec, &observed["spec"], &owned);
+        if is_job {
+            keep_numbers(spec, observed, &owned);
+        }
     }
     Cow::Owned(started)
 }
 
-/// Puts some of the fields about the nodes of the pods of an object, at any depth, in the place of
-/// those that are wanted, where they only have more.
-fn keep_nodes(desired: &mut Value, observed: &Value, nodes: &[&str]) {
+/// Puts the nodes and tolerations of the pods of an object, at any depth, in the place of those
+/// that are wanted, where they only have more and are not the agent's alone.
+fn keep_nodes(desired: &mut Value, observed: &Value, owned: &Owned<'_>) {
     match (desired, observed) {
         (Value::Object(desired), Value::Object(observed)) => {
             let has_pods = desired.contains_key("containers");
@@ -79,9 +74,10 @@ fn keep_nodes(desired: &mut Value, observed: &Value, nodes: &[&str]) {
                 let Some(found) = observed.get(name) else {
                     continue;
                 };
+                let owned = owned.field(name);
                 if !has_pods || !NODES.contains(&name.as_str()) {
-                    keep_nodes(wanted, found, nodes);
-                } else if nodes.contains(&name.as_str()) && has_more(found, wanted) {
+                    keep_nodes(wanted, found, &owned);
+                } else if !owned.is_agents_alone() && has_more(found, wanted) {
                     wanted.clone_from(found);
                 }
             }
@@ -92,7 +88,7 @@ fn keep_nodes(desired: &mut Value, observed: &Value, nodes: &[&str]) {
                     .iter()
                     .all(|it| wanted[*it] == found[*it])
                 {
-                    keep_nodes(wanted, found, nodes);
+                    keep_nodes(wanted, found, &owned.item(found));
                 }
             }
         }
@@ -112,15 +108,17 @@ fn has_more(found: &Value, wanted: &Value) -> bool {
     }
 }
 
-/// Puts some of the numbers with which a Job was started in the place of those that are wanted in
-/// its spec, where the Job permits that.
-fn keep_numbers(desired: &mut Value, job: &Value, numbers: &[&str]) {
+/// Puts the numbers with which a Job was started in the place of those that are wanted in its spec,
+/// where the Job permits that and they are not the agent's alone. `owned` are the fields of its
+/// spec.
+fn keep_numbers(desired: &mut Value, job: &Value, owned: &Owned<'_>) {
     let least = annotation(job, LEAST).and_then(|text| text.parse::<u64>().ok());
     let Some(least) = least else {
         return;
     };
-    for name in numbers.iter().copied() {
+    for name in NUMBERS {
         let is_permitted = name == "parallelism" || annotation(job, TOGETHER) == Some("true");
+        let is_permitted = is_permitted && !owned.field(name).is_agents_alone();
         let (wanted, found) = (desired[name].as_u64(), job["spec"][name].as_u64());
         if let Some((wanted, found)) = wanted.zip(found)
             && is_permitted
@@ -131,19 +129,60 @@ fn keep_numbers(desired: &mut Value, job: &Value, numbers: &[&str]) {
     }
 }
 
-/// Returns whether somebody else than the agent has set a field of this name in an object.
-fn is_others(observed: &Value, name: &str) -> bool {
-    let field = format!("f:{name}");
-    let mut entries = entries(observed).iter();
-    entries.any(|entry| entry["manager"] != FIELD_MANAGER && has_field(&entry["fieldsV1"], &field))
+/// Entries of `managedFields` for a part of an object.
+struct Owned<'a> {
+    /// Those of the agent.
+    agents: Vec<&'a Value>,
+    /// Those of all others.
+    others: Vec<&'a Value>,
 }
 
-/// Returns whether the fields of a manager have one of this name, at any depth.
-fn has_field(fields: &Value, field: &str) -> bool {
-    let fields = fields.as_object();
-    fields.is_some_and(|fields| {
-        fields.contains_key(field) || fields.values().any(|it| has_field(it, field))
-    })
+impl<'a> Owned<'a> {
+    /// Returns the entries for a whole object.
+    fn of(object: &'a Value) -> Self {
+        let of = |is_agents: bool| {
+            let entries = entries(object).iter();
+            let entries = entries.filter(|it| (it["manager"] == FIELD_MANAGER) == is_agents);
+            entries.map(|it| &it["fieldsV1"]).collect()
+        };
+        Self {
+            agents: of(true),
+            others: of(false),
+        }
+    }
+
+    /// Returns the entries for a field.
+    fn field(&self, name: &str) -> Self {
+        self.part(|key| key.strip_prefix("f:") == Some(name))
+    }
+
+    /// Returns the entries for an item of a list whose items have keys.
+    fn item(&self, item: &Value) -> Self {
+        self.part(|key| {
+            let keys = key.strip_prefix("k:");
+            let keys: Option<Value> = keys.and_then(|it| serde_json::from_str(it).ok());
+            let keys = keys.as_ref().and_then(Value::as_object);
+            keys.is_some_and(|keys| keys.iter().all(|(key, value)| item[key.as_str()] == *value))
+        })
+    }
+
+    fn part(&self, is_it: impl Fn(&str) -> bool) -> Self {
+        let part = |entries: &[&'a Value]| {
+            let fields = entries.iter().copied().filter_map(Value::as_object);
+            let fields = fields.flatten().filter(|(key, _)| is_it(key));
+            fields.map(|(_, inner)| inner).collect()
+        };
+        Self {
+            agents: part(&self.agents),
+            others: part(&self.others),
+        }
+    }
+
+    /// Returns whether the agent owns the part, and nobody else. Where a list is owned as a whole,
+    /// as the groups of workers of Ray are, nothing is known of who has set what in it.
+    fn is_agents_alone(&self) -> bool {
+        !self.agents.is_empty() && self.others.is_empty()
+    }
 }
 
 /// Returns the desired state with the suspension of a queued object as Kueue has decided on it. A
@@ -265,10 +304,11 @@ mod tests {
         let ours = json!({"nodeSelector": {"arch": "arm64"}});
         let both = json!({"nodeSelector": {"arch": "arm64", "zone": "b"}});
         let other = json!({"nodeSelector": {"zone": "b"}});
-        let (job, torch, set, web) = (
+        let (job, torch, set, ray, web) = (
             "batch/v1",
             "kubeflow.org/v1",
             "jobset.x-k8s.io/v1",
+            "ray.io/v1",
             "apps/v1",
         );
         for (what, version, wanted, there, expected) in [
@@ -278,6 +318,7 @@ mod tests {
             ("no toleration", job, &a, &none, &a),
             ("nodes of workers", torch, &ours, &both, &both),
             ("nodes of one of several", set, &ours, &both, &both),
+            ("nodes of a group of workers", ray, &ours, &both, &both),
             ("pods that are queued", web, &ours, &both, &ours),
         ] {
             let spec = |fields: &Value| match version {
@@ -287,22 +328,36 @@ mod tests {
                     second["name"] = json!("b");
                     json!({"jobs": [first, second]})
                 }
+                "ray.io/v1" => {
+                    let mut group = pods(fields);
+                    group["groupName"] = json!("a");
+                    json!({"workerGroupSpecs": [group]})
+                }
                 _ => pods(fields),
+            };
+            let owned = json!({"f:nodeSelector": {}, "f:tolerations": {}});
+            let owned = json!({"f:template": {"f:spec": owned}});
+            let item = r#"k:{"name":"b"}"#;
+            let owned = match version {
+                "kubeflow.org/v1" => json!({"f:replicas": {"f:Worker": owned}}),
+                "jobset.x-k8s.io/v1" => json!({"f:jobs": {item: owned}}),
+                "ray.io/v1" => json!({"f:workerGroupSpecs": {}}),
+                _ => owned,
             };
             let object =
                 |fields: &Value| json!({"apiVersion": version, "kind": "X", "spec": spec(fields)});
             let (desired, mut observed) = (object(wanted), object(there));
             let by = |manager: &str| {
-                let pods = json!({"f:nodeSelector": {}, "f:tolerations": {}});
-                let fields = json!({"f:spec": {"f:template": {"f:spec": pods}}});
+                let fields = json!({"f:spec": owned});
                 let entry = json!({"manager": manager, "operation": "Update", "fieldsV1": fields});
                 json!({"labels": {KUEUE_QUEUE: "team"}, "managedFields": [entry]})
             };
             let after =
                 |observed: &Value| with_queued(Cow::Borrowed(&desired), observed)["spec"].clone();
-            // The template had more before.
+            // The template had more before; a list that is owned as a whole does not show that.
+            let of_agent = if version == ray { expected } else { wanted };
             observed["metadata"] = by(FIELD_MANAGER);
-            assert_eq!(after(&observed), spec(wanted), "{what}, of the agent");
+            assert_eq!(after(&observed), spec(of_agent), "{what}, of the agent");
             observed["metadata"] = by("kueue");
             assert_eq!(after(&observed), spec(expected), "{what}");
             observed["spec"]["suspend"] = json!(true);
