@@ -23,13 +23,12 @@ struct Tasks {
     failed: Words,
 }
 
-/// Words of a status: values of a field, or types of conditions.
+/// Words of a status: values of a field, or types of conditions that are True. A type with `=` has
+/// the status behind that.
 #[derive(Clone, Copy)]
 struct Words(&'static str, &'static [&'static str]);
 
 const CONDITIONS: &str = "/conditions";
-
-const NONE: Words = Words(CONDITIONS, &[]);
 
 const FAILED: Words = Words(CONDITIONS, &["Failed"]);
 
@@ -100,12 +99,12 @@ static TASKS: [Tasks; 10] = [
         succeeded: Words("/applicationState/state", &["COMPLETED"]),
         failed: Words("/applicationState/state", &["FAILED"]),
     },
-    // A failed one has the same condition with the status False.
+    // The condition is Unknown for as long as it runs, and while it is tried again.
     Tasks {
         group: "tekton.dev",
         kinds: &["PipelineRun", "TaskRun"],
         succeeded: Words(CONDITIONS, &["Succeeded"]),
-        failed: NONE,
+        failed: Words(CONDITIONS, &["Succeeded=False"]),
     },
     Tasks {
         group: "trainer.kubeflow.org",
@@ -156,7 +155,7 @@ fn tasks(api_version: &str, kind: &str) -> Option<&'static Tasks> {
 }
 
 impl Words {
-    /// Returns what says one of the words: the value of the field, or the condition that is True.
+    /// Returns what says one of the words: the value of the field, or the condition.
     fn found(self, status: &Value) -> Option<&Value> {
         let Self(at, words) = self;
         let said = status.pointer(at)?;
@@ -167,11 +166,13 @@ impl Words {
                 .then_some(said);
         }
         let conditions = said.as_array()?;
+        let says = |condition: &Value, word: &str| {
+            let (kind, status) = word.split_once('=').unwrap_or((word, "True"));
+            condition["type"] == kind && condition["status"] == status
+        };
         let of = |words: &[&str]| {
-            conditions.iter().find(|it| {
-                let kind = it["type"].as_str();
-                it["status"] == "True" && kind.is_some_and(|kind| words.contains(&kind))
-            })
+            let mut conditions = conditions.iter();
+            conditions.find(|it| words.iter().any(|word| says(it, word)))
         };
         of(words).filter(|_| of(&[RUNNING]).is_none())
     }
@@ -198,6 +199,7 @@ mod tests {
         ]);
         let of_two_clusters = conditions(&[("Running", "True"), ("Succeeded", "True")]);
         let not_yet = |kind: &str| conditions(&[(kind, "Unknown")]);
+        let denied = |kind: &str| conditions(&[(kind, "False")]);
         let phase = |phase: &str| json!({ "phase": phase });
         let state = |state: &str| json!({ "applicationState": { "state": state } });
         let phase_of = |phase: &str| json!({ "state": { "phase": phase } });
@@ -243,6 +245,8 @@ mod tests {
             (spark, state("SUBMISSION_FAILED"), open),
             ("tekton.dev/v1 PipelineRun", is("Succeeded"), yes),
             ("tekton.dev/v1 TaskRun", not_yet("Succeeded"), open),
+            ("tekton.dev/v1 TaskRun", denied("Succeeded"), no),
+            ("kubeflow.org/v1 TFJob", denied("Succeeded"), open),
             (
                 "trainer.kubeflow.org/v1alpha1 TrainJob",
                 is("Complete"),
