@@ -111,6 +111,8 @@ fn text(report: &Report, now: Timestamp, limits: Limits) -> String {
     text.push_str(&waiting("NO NEW COPY YET", &report.held_back, now, limits));
     let parted = &report.without_dependencies;
     text.push_str(&waiting("WITHOUT DEPENDENCIES", parted, now, limits));
+    let unpublished = &report.unpublished;
+    text.push_str(&waiting("WITHOUT HOST NAME", unpublished, now, limits));
     text.push_str(&expires(report, now, limits));
     text
 }

@@ -9,7 +9,7 @@ const model = await import(`data:text/javascript,${encodeURIComponent(source)}`)
 
 const NOW = Date.parse("2026-01-01T00:10:00Z");
 const cluster = (name, more = {}) => ({ name, state: "ready", ready: "True", reason: "ClusterReady", concern: null, paused: false, taints: [], workloads: 1, region: "eu", ...more });
-const COUNTS = { notWell: 0, moving: 0, waiting: 0, stranded: 0, unheard: 0, unplaced: 0, applications: 0, heldBack: 0, withoutDependencies: 0 };
+const COUNTS = { notWell: 0, moving: 0, waiting: 0, stranded: 0, unheard: 0, unplaced: 0, applications: 0, heldBack: 0, withoutDependencies: 0, unpublished: 0 };
 const status = (more = {}) => ({ summary: { severity: "alarm", sentence: "m1 silent", lost: "no", service: "nobody", next: "the sum", advice: { words: "nothing" } }, counts: COUNTS, leader: { acts: true }, failover: true, pace: { band: "primary" }, notWell: [], ordered: [], waiting: [], oldCopies: [], flows: [], read: NOW, ...more });
 const failover = (more = {}, times = {}) => ({
   metadata: { name: "m1-1" }, spec: { cluster: "m1", startTime: "2026-01-01T00:00:00Z" },
@@ -22,6 +22,7 @@ test("the tab says how bad it is and how many need attention", () => {
     ["alarm", { ...COUNTS, notWell: 1, stranded: 1, waiting: 1, unplaced: 2 }, "✖ 1 cluster, 2 workloads – Muster"],
     ["attention", { ...COUNTS, notWell: 3 }, "! 3 clusters – Muster"],
     ["attention", { ...COUNTS, heldBack: 2 }, "! 2 workloads – Muster"],
+    ["attention", { ...COUNTS, unpublished: 1 }, "! 1 workload – Muster"],
     ["notice", COUNTS, "▼ by order – Muster"],
     ["unknown", COUNTS, "? not known – Muster"],
   ]) {

@@ -59,6 +59,7 @@ const LISTS = {
   applications: ["! fails", "bad"],
   heldBack: ["◷ has no new copy yet", "warn"],
   withoutDependencies: ["! lacks something", "bad"],
+  unpublished: ["! has no host name", "bad"],
   waiting: ["◷ waits", "warn"],
   unheard: ["? is silent", "bad"],
   moving: ["→ moves", "good"],

@@ -145,6 +145,8 @@ fn host_names_that_lead_to_no_healthy_copy_are_reported() {
             format!("Host names: 1 (Deployment default/web) {it}; why: kubectl muster explain\n")
         });
         assert_eq!(text.contains("Host names: "), line.is_some(), "{text}");
+        let is_listed = text.contains("\nWITHOUT HOST NAME ");
+        assert_eq!(is_listed, reason == "Conflict", "{text}");
         assert!(line.is_none_or(|it| text.contains(&it)), "{text}");
     }
 }
