@@ -13,10 +13,12 @@ use muster_shared::k8s::{
     Api, ApiResource, Client, DynamicObject, GroupVersionKind, ListParams, ObjectMeta, ResourceExt,
 };
 use muster_shared::names::{annotation, label, namespaced_key};
+use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use super::ownership::has_copied_marks;
 use super::store::Store;
 use crate::discovery::Discovery;
 use crate::discovery::catalog::Catalog;
@@ -90,8 +92,10 @@ impl Orphans {
     }
 }
 
-/// Returns whether an object was made by this fleet for a Work that is not there.
+/// Returns whether an object of a kind was made by this fleet for a Work that is not there.
+/// `namespace` is that of the Works.
 fn is_orphan(
+    kind: &str,
     metadata: &ObjectMeta,
     namespace: Option<&str>,
     fleet: &FleetId,
@@ -114,6 +118,7 @@ fn is_orphan(
         && is_ours
         && text(annotation::WORK_NAMESPACE) == namespace
         && !has_work(work)
+        && !has_copied_marks(kind, &json!({ "metadata": metadata }))
 }
 
 /// Returns the resource of each kind of a catalog that can be listed, in one of its versions.
@@ -212,7 +217,7 @@ impl Search {
                     let metadata = &object.metadata;
                     let has_work = |work: &str| works.cached(work).is_some();
                     if found.objects.len() < MOST
-                        && is_orphan(metadata, namespace, &fleet, has_work)
+                        && is_orphan(&resource.kind, metadata, namespace, &fleet, has_work)
                     {
                         let place = metadata.namespace.as_deref().unwrap_or_default();
                         let name = namespaced_key(place, &object.name_any());
@@ -231,8 +236,6 @@ impl Search {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
     use crate::discovery::catalog::Served;
 
@@ -259,6 +262,10 @@ mod tests {
         released["labels"][label::MANAGED] = json!("false");
         let mut deleted = whole.clone();
         deleted["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        let mut made = whole.clone();
+        made["ownerReferences"] = json!([
+            {"apiVersion": "example.com/v1", "kind": "Thing", "name": "t", "uid": "t", "controller": true},
+        ]);
         for (what, metadata, expected) in [
             ("its Work is gone", whole.clone(), true),
             ("its Work is there", noted(WORK_NAME, "there"), false),
@@ -266,10 +273,16 @@ mod tests {
             ("another fleet's", noted(FLEET, "g"), false),
             ("released", released, false),
             ("being deleted", deleted, false),
+            (
+                "made by an operator with the marks of its owner",
+                made,
+                false,
+            ),
             ("somebody else's", json!({}), false),
         ] {
             let metadata: ObjectMeta = serde_json::from_value(metadata).unwrap();
-            let found = is_orphan(&metadata, Some("karmada-es-m1"), &fleet, |it| it == "there");
+            let works = Some("karmada-es-m1");
+            let found = is_orphan("ConfigMap", &metadata, works, &fleet, |it| it == "there");
             assert_eq!(found, expected, "{what}");
         }
     }
