@@ -119,8 +119,8 @@ impl Registration {
     }
 
     /// Returns whether the fleet has a Cluster of this name at this address. Without an answer of
-    /// the member nothing more is known of its identity. The sync mode does not matter: the agent
-    /// of a member that the control plane manages renews the lease, too.
+    /// the member nothing more is known of its identity. One that the control plane manages has the
+    /// address by which that reaches the member, and its agent renews the lease, too.
     pub async fn is_known(&self) -> bool {
         let api: Api<Cluster> = Api::all(self.fleet.clone());
         let wanted = wanted(&self.settings, "", &self.endpoint, self.insecure);
@@ -130,7 +130,9 @@ impl Registration {
         )
         .await
         {
-            Ok(Some(found)) => found.spec.api_endpoint == wanted.api_endpoint,
+            Ok(Some(found)) => {
+                pushed(&found).is_some() || found.spec.api_endpoint == wanted.api_endpoint
+            }
             Ok(None) | Err(_) => false,
         }
     }
@@ -226,6 +228,7 @@ mod tests {
         for (mode, address, expected) in [
             ("Pull", "https://m1", true),
             ("Push", "https://m1", true),
+            ("Push", "https://other", true),
             ("Pull", "https://other", false),
         ] {
             let spec = json!({"syncMode": mode, "apiEndpoint": address});
