@@ -285,9 +285,8 @@ fn kept(
     let reports = &binding.status().aggregated_status;
     let taken = |it: &TargetCluster| {
         let given = fleet.override_lookup.given(spec, &it.name, it.replicas);
-        i64::from(it.replicas) - i64::from(given)
+        it.replicas.saturating_sub(given)
     };
-    let taken: i64 = spec.clusters.iter().map(taken).sum();
     shrink::kept(spec, reports, taken, |cluster| copies.get(cluster).copied())
 }
 

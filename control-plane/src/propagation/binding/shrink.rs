@@ -30,8 +30,9 @@ pub struct Copy {
 /// together than the template asks for (safety contract 1; Karmada lets them go at once). With each
 /// report of replicas that are ready elsewhere it comes nearer to its share. What a Work does not
 /// ask for neither is kept nor stands for others: the pods of a rolling update, and those that it
-/// has given up a moment ago. Replicas that override policies take from the shares (`taken`) are
-/// ready nowhere, and nothing waits for them.
+/// has given up a moment ago. Replicas that override policies take from a share (`taken`) are ready
+/// nowhere, and nothing waits for them; those that a copy still runs of them are about to go, and
+/// stand for none.
 ///
 /// While the replicas are not divided yet, each Work asks for what it asks for; for all of them
 /// where that is not known.
@@ -44,7 +45,7 @@ pub struct Copy {
 pub fn kept(
     spec: &ResourceBindingSpec,
     reports: &[AggregatedStatusItem],
-    taken: i64,
+    taken: impl Fn(&TargetCluster) -> i32,
     copy: impl Fn(&str) -> Option<Copy>,
 ) -> Option<ResourceBindingSpec> {
     if spec.is_undivided() {
@@ -57,6 +58,11 @@ pub fn kept(
         return (kept.clusters != spec.clusters).then_some(kept);
     }
     let copies: Vec<Option<Copy>> = spec.clusters.iter().map(|it| copy(&it.name)).collect();
+    let taken: Vec<i64> = spec
+        .clusters
+        .iter()
+        .map(|it| i64::from(taken(it)))
+        .collect();
     let reports: HashMap<&str, &AggregatedStatusItem> = reports
         .iter()
         .map(|report| (&*report.cluster_name, report))
@@ -73,22 +79,28 @@ pub fn kept(
         ready.clamp(0, wanted.into())
     };
     let held = |copy: &Copy| i32::try_from(bounded(copy.ready, copy)).unwrap_or(wanted);
-    let stands = |(target, copy): (&TargetCluster, &Option<Copy>)| {
+    let stands = |((target, copy), taken): ((&TargetCluster, &Option<Copy>), &i64)| {
         let copy = copy.as_ref().filter(|it| it.stays)?;
-        Some(bounded(reported(&target.name)?.min(copy.ready), copy))
+        let ready = bounded(reported(&target.name)?.min(copy.ready), copy);
+        let rest = (*taken > 0).then(|| (i64::from(target.replicas) - *taken).max(0));
+        Some(rest.map_or(ready, |rest| ready.min(rest)))
     };
     let targets = spec.clusters.iter().zip(&copies);
-    let standing: Vec<Option<i64>> = targets.map(stands).collect();
+    let standing: Vec<Option<i64>> = targets.zip(&taken).map(stands).collect();
     let all = standing
         .iter()
         .flatten()
         .fold(0_i64, |sum, it| sum.saturating_add(*it));
     // What may go at once: ready replicas beyond those that are wanted, and that there can be.
-    let needed = i64::from(wanted).saturating_sub(taken.max(0)).max(0);
+    let needed = (i64::from(wanted) - taken.iter().sum::<i64>()).max(0);
     let mut surplus = all.saturating_sub(needed).max(0);
     let mut kept = spec.clone();
     let targets = kept.clusters.iter_mut().zip(&copies).zip(standing);
-    for ((target, copy), standing) in targets {
+    for (((target, copy), standing), taken) in targets.zip(&taken) {
+        // Whatever the share of such a copy is, the policies say how many it runs.
+        if *taken > 0 {
+            continue;
+        }
         let held = copy.as_ref().map_or(0, held);
         let beyond = held.saturating_sub(target.replicas);
         if beyond <= 0 {
@@ -120,7 +132,7 @@ mod tests {
         let [a, b, c] = shares;
         let spec = spec(wanted, &[("a", a), ("b", b), ("c", c)]);
         let reports: Vec<AggregatedStatusItem> = serde_json::from_value(reports.clone()).unwrap();
-        let kept = kept(&spec, &reports, 0, |name| copy(&reports, name))?;
+        let kept = kept(&spec, &reports, |_| 0, |name| copy(&reports, name))?;
         Some([0, 1, 2].map(|n| kept.clusters[n].replicas))
     }
 
@@ -164,7 +176,7 @@ mod tests {
                     stays: true,
                 })
             };
-            let kept = super::kept(&spec, &reports, 0, copy);
+            let kept = super::kept(&spec, &reports, |_| 0, copy);
             let kept = kept.map(|it| [0, 1].map(|at| it.clusters[at].replicas));
             assert_eq!(kept, expected, "{what}");
         }
@@ -199,13 +211,24 @@ mod tests {
 
     #[test]
     fn no_replica_waits_for_one_that_an_override_policy_takes_away() {
-        let reports = [("a", 1), ("b", 3), ("c", 2)]
-            .map(|(name, ready)| serde_json::from_value(report(name, ready, "Healthy")).unwrap());
         let spec = spec(6, &[("a", 2), ("b", 2), ("c", 2)]);
-        for (taken, expected) in [(0, Some("b")), (1, None), (9, None)] {
-            let kept = super::kept(&spec, &reports, taken, |name| copy(&reports, name));
+        for (ready, taken, expected) in [
+            ([1, 3, 2], 0, Some("b")),
+            ([1, 3, 2], 1, None),
+            ([0, 3, 2], 2, None),
+            // The copy in a still runs what the policy takes from it.
+            ([2, 3, 1], 1, Some("b")),
+            ([2, 3, 2], 1, None),
+            ([4, 2, 2], 1, None),
+        ] {
+            let [a, b, c] = ready;
+            let reports = [("a", a), ("b", b), ("c", c)].map(|(name, ready)| {
+                serde_json::from_value(report(name, ready, "Healthy")).unwrap()
+            });
+            let of_a = |it: &TargetCluster| if it.name == "a" { taken } else { 0 };
+            let kept = super::kept(&spec, &reports, of_a, |name| copy(&reports, name));
             let keepers = kept.map(|kept| keepers(&spec, &kept));
-            assert_eq!(keepers.as_deref(), expected, "{taken}");
+            assert_eq!(keepers.as_deref(), expected, "{ready:?} {taken}");
         }
     }
 
@@ -264,7 +287,7 @@ mod tests {
             (copy(1, true), [1, 2]),
         ] {
             let copy = |name: &str| if name == "home" { home } else { copy(3, true) };
-            let kept = kept(&spec, &reports, 0, copy).unwrap_or_else(|| spec.clone());
+            let kept = kept(&spec, &reports, |_| 0, copy).unwrap_or_else(|| spec.clone());
             let replicas: Vec<i32> = kept.clusters.iter().map(|it| it.replicas).collect();
             assert_eq!(replicas, expected, "{home:?}");
         }
@@ -297,9 +320,9 @@ mod tests {
                 ..copy
             })
         };
-        assert_eq!(kept(&spec(2), &reports, 0, copy), None);
+        assert_eq!(kept(&spec(2), &reports, |_| 0, copy), None);
         let shrinking = spec(1);
-        let kept = kept(&shrinking, &reports, 0, copy).unwrap();
+        let kept = kept(&shrinking, &reports, |_| 0, copy).unwrap();
         assert_eq!(
             kept.clusters[0].replicas, 2,
             "three are ready, two were asked for"
@@ -325,7 +348,7 @@ mod tests {
                 stays: true,
             })
         };
-        let kept = kept(&spec, &reports, 0, copy).unwrap();
+        let kept = kept(&spec, &reports, |_| 0, copy).unwrap();
         assert_eq!(kept.clusters[1].replicas, 3, "nine stand, eight are wanted");
     }
 
@@ -378,7 +401,7 @@ mod tests {
                     stays: true,
                 })
             };
-            let kept = kept(&spec, &[], 0, copy).map(|kept| kept.clusters[0].replicas);
+            let kept = kept(&spec, &[], |_| 0, copy).map(|kept| kept.clusters[0].replicas);
             assert_eq!(kept, expected, "{ready} of {given:?}");
         }
     }
