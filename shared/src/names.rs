@@ -125,7 +125,8 @@ pub mod annotation {
     /// names and times.
     pub const HOMES: &str = "failover.muster.io/homes";
     /// On a binding (Muster's own): time of the request by which the workload is to return to a
-    /// cluster that it left. A `rescheduleTriggeredAt` of this time is taken back once it may not.
+    /// cluster that it left, and after a space that of the request before it, if there was one. A
+    /// `rescheduleTriggeredAt` of this time is taken back once the workload may not return.
     pub const FAILBACK_ASKED: &str = "failover.muster.io/failback-asked";
     /// Prefix of the annotations of former versions, one for each cluster that a workload left.
     pub const OLD_HOME: &str = "home.failover.muster.io/";

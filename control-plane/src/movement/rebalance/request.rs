@@ -6,12 +6,14 @@ use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster};
 use muster_shared::conditions;
 use muster_shared::k8s::{Condition, Time};
+use muster_shared::names::annotation::FAILBACK_ASKED;
 use muster_shared::names::condition::SCHEDULED;
 use muster_shared::watch::{Doubt, Presence};
 use serde_json::json;
 use tokio::time::Instant;
 
 use super::decide;
+use super::failback::is_pending;
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::BindingKey;
@@ -85,11 +87,15 @@ pub(super) async fn request(
     }
     let scheduled = status.last_scheduled_time.as_ref().map(|it| it.0);
     let Some(time) = decide::request(since, shown, scheduled, now) else {
-        return Ok(if is_answered(&binding) {
-            Requested::Answered
+        if is_answered(&binding) {
+            return Ok(Requested::Answered);
+        }
+        let asked = Requested::Asked(shown.unwrap_or(since));
+        return if is_pending(&binding) {
+            take_over(fleet, key, &binding, asked).await
         } else {
-            Requested::Asked(shown.unwrap_or(since))
-        });
+            Ok(asked)
+        };
     };
     // Another scheduler knows of no budget.
     let paid = if fleet.settings.schedules(spec.scheduler_name.as_deref()) {
@@ -114,6 +120,25 @@ pub(super) async fn request(
     )
 }
 
+/// Makes a request of the failback one of a person's, which is not taken back with the return.
+async fn take_over(
+    fleet: &Fleet,
+    key: &BindingKey,
+    binding: &AnyBinding,
+    asked: Requested,
+) -> Result<Requested, ApiError> {
+    let patch = json!({ "metadata": {
+        "resourceVersion": binding.metadata.resource_version,
+        "annotations": { FAILBACK_ASKED: null },
+    } });
+    let written = key.merge(&fleet.client, "take over the request of", &patch);
+    Ok(match written.await? {
+        Written::Done(_) => asked,
+        Written::Overtaken => Requested::Later,
+        Written::Gone => Requested::NoBinding,
+    })
+}
+
 /// Returns whether the scheduler has answered the last request. A refusal that says nothing of the
 /// generation it is about, as other schedulers write it, counts as one.
 pub(super) fn is_answered(binding: &AnyBinding) -> bool {
@@ -128,7 +153,8 @@ pub(super) fn is_answered(binding: &AnyBinding) -> bool {
     !is_reschedule_requested(&binding.spec, status) || is_refused
 }
 
-/// Writes a request, and its time into an annotation `mark` of the binding if there is one.
+/// Writes a request, and its time with that of the request before it into an annotation `mark` of
+/// the binding if there is one.
 pub(super) async fn ask(
     fleet: &Fleet,
     key: &BindingKey,
@@ -141,7 +167,9 @@ pub(super) async fn ask(
         "spec": { "rescheduleTriggeredAt": Time(time) },
     });
     if let Some(mark) = mark {
-        patch["metadata"]["annotations"] = json!({ mark: time.to_string() });
+        let before = binding.spec.reschedule_triggered_at.as_ref();
+        let before = before.map_or_else(String::new, |it| format!(" {}", it.0));
+        patch["metadata"]["annotations"] = json!({ mark: format!("{time}{before}") });
     }
     merge(&key.api(&fleet.client), &key.name, &patch).await?;
     tracing::info!(binding = %key, "asked for a new placement");
@@ -225,5 +253,25 @@ mod tests {
         let asked = Some((Timestamp::MIN, Timestamp::MIN));
         let state = request(fleet, &pace, &key("web-deployment"), asked, (now, now)).await;
         assert_eq!(state.unwrap(), Requested::Held(SUSPENDED));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_of_the_failback_that_a_person_makes_too_is_not_taken_back_any_more() {
+        use crate::fleet::testing::{Bench, binding, cluster, key};
+
+        let asked = "2025-01-01T00:00:00Z";
+        let mut away = binding();
+        away["metadata"]["annotations"] = json!({ FAILBACK_ASKED: asked });
+        away["spec"]["rescheduleTriggeredAt"] = json!(asked);
+        away["status"] = json!({ "lastScheduledTime": "2024-01-01T00:00:00Z" });
+        let objects = [("clusters", cluster("m1")), ("resourcebindings", away)];
+        let bench = Bench::followed(objects).await;
+        let (fleet, now) = (&bench.fleet, bench.fleet.clock.now());
+        let pace = Pace::of(&fleet.settings);
+        let state = request(fleet, &pace, &key("web-deployment"), None, (now, now)).await;
+        assert_eq!(state.unwrap(), Requested::Asked(asked.parse().unwrap()));
+        let away = bench.api.binding("web-deployment");
+        assert_eq!(away["spec"]["rescheduleTriggeredAt"], asked);
+        assert!(away["metadata"]["annotations"][FAILBACK_ASKED].is_null());
     }
 }

@@ -11,3 +11,4 @@ mod pending;
 mod window;
 
 pub(super) use controller::start;
+pub(super) use pending::is_pending;

@@ -264,14 +264,20 @@ async fn nothing_returns_once_its_policy_says_so_although_the_binding_does_not_s
 
 #[tokio::test(start_paused = true)]
 async fn a_return_is_taken_back_that_was_asked_for_and_is_not_allowed_any_more() {
-    let (before, asked) = ("2024-01-01T00:00:00Z", "2025-01-01T00:00:00Z");
-    for (mode, ready, mark, is_kept) in [
-        ("WhenHealthy", "True", Some(asked), true),
-        ("Never", "True", Some(asked), false),
-        ("WhenHealthy", "Unknown", Some(asked), false),
+    let (before, asked) = ("2023-01-01T00:00:00Z", "2025-01-01T00:00:00Z");
+    let scheduled = "2024-01-01T00:00:00Z";
+    let marked = format!("{asked} {before}");
+    let marked = marked.as_str();
+    for (mode, ready, placed, mark, expected) in [
+        ("WhenHealthy", "True", "True", marked, json!(asked)),
+        ("Never", "True", "True", marked, json!(before)),
+        ("WhenHealthy", "Unknown", "True", marked, json!(before)),
+        ("Never", "True", "True", asked, Value::Null),
+        // It waits for room.
+        ("Never", "True", "False", marked, json!(before)),
         // A person asked for it.
-        ("Never", "True", Some(before), true),
-        ("Never", "True", None, true),
+        ("Never", "True", "True", before, json!(asked)),
+        ("Never", "True", "True", "", json!(asked)),
     ] {
         let long_ago = calendar() - SignedDuration::from_hours(2);
         let mut away = binding();
@@ -280,11 +286,14 @@ async fn a_return_is_taken_back_that_was_asked_for_and_is_not_allowed_any_more()
         let failback = json!({ "mode": mode, "afterSeconds": 3600 });
         away["spec"]["failover"] = json!({ "cluster": { "failback": failback } });
         let left = json!({ "m1": long_ago.to_string() }).to_string();
-        away["metadata"]["annotations"] = json!({ HOMES: left });
-        if let Some(mark) = mark {
-            away["metadata"]["annotations"][FAILBACK_ASKED] = json!(mark);
-        }
-        away["status"] = json!({ "lastScheduledTime": before });
+        away["metadata"]["annotations"] = json!({ HOMES: left, FAILBACK_ASKED: mark });
+        away["status"] = json!({
+            "lastScheduledTime": scheduled,
+            "conditions": [{
+                "type": "Scheduled", "status": placed, "reason": "", "message": "",
+                "lastTransitionTime": scheduled,
+            }],
+        });
         let bench = Bench::followed([
             ("clusters", home(ready, long_ago, Some(long_ago))),
             ("clusters", cluster("m2")),
@@ -302,10 +311,9 @@ async fn a_return_is_taken_back_that_was_asked_for_and_is_not_allowed_any_more()
             pass(200).await;
         }
         let away = bench.api.binding("web-deployment");
-        let expected = if is_kept { asked } else { before };
         assert_eq!(
             away["spec"]["rescheduleTriggeredAt"], expected,
-            "{mode} {ready} {mark:?}"
+            "{mode} {ready} {placed} {mark:?}"
         );
     }
 }
