@@ -163,15 +163,25 @@ impl Interpretation {
         let left_to = drift::left_to(manifest, object);
         // A status that is too long still says that its task has run to its end.
         let brief = |stays: bool| completed::brief(object, manifest).filter(|_| !stays);
-        if (completed::is_task(manifest) || left_to.is_some())
-            && let Some(seen) = &mut check.status
-            && let Some(mut status) = seen.status().or_else(|| brief(seen.stays))
-        {
+        let noted = |mut status: Value| {
             completed::note(&mut status, object, manifest);
             if let (Some(manager), Some(status)) = (left_to, status.as_object_mut()) {
                 status.insert(drift::LEFT_TO.into(), manager.into());
             }
-            seen.status = Some(status.to_string().into());
+            status.to_string()
+        };
+        if (completed::is_task(manifest) || left_to.is_some())
+            && let Some(seen) = &mut check.status
+            && let Some(status) = seen.status().or_else(|| brief(seen.stays))
+        {
+            let mut text = noted(status);
+            // It may be too long with what was added.
+            if text.len() > work_status::LONGEST_STATUS
+                && let Some(brief) = brief(seen.stays)
+            {
+                text = noted(brief);
+            }
+            seen.status = Some(text.into());
         }
         check
     }
@@ -374,17 +384,26 @@ mod tests {
     #[test]
     fn a_status_that_is_too_long_still_says_that_its_task_has_run_to_its_end() {
         let manifest = json!({"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "metadata": {"name": "a"}});
-        for (phase, expected) in [("Running", false), ("Succeeded", true)] {
+        for (phase, less, expected) in [
+            ("Running", 0, false),
+            ("Succeeded", 0, true),
+            // It is too long with the name of the manifest only.
+            ("Succeeded", 40, true),
+        ] {
             let mut object = manifest.clone();
-            let nodes = "x".repeat(work_status::LONGEST_STATUS);
+            let nodes = "x".repeat(work_status::LONGEST_STATUS - less);
             object["status"] = json!({"phase": phase, "nodes": nodes});
             let check = Interpretation::of(&object, &manifest, &Interpreters::default());
-            assert!(matches!(check.trouble, Some(Trouble::Status(_))));
+            let is_reported = matches!(check.trouble, Some(Trouble::Status(_)));
+            assert_eq!(is_reported, less == 0, "{phase} {less}");
             let status = check.status.unwrap().status();
+            let length = status.as_ref().map_or(0, work_status::length);
+            assert!(length <= work_status::LONGEST_STATUS, "{phase} {less}");
             let says = |status: &Value| {
                 completed::says(status, &manifest) && status["phase"] == "Succeeded"
             };
-            assert_eq!(status.as_ref().is_some_and(says), expected, "{phase}");
+            let is_said = status.as_ref().is_some_and(says);
+            assert_eq!(is_said, expected, "{phase} {less}");
         }
     }
 
