@@ -7,6 +7,7 @@ use muster_shared::api::binding::{
     AggregatedStatusItem, ObjectReference, ResourceBindingStatus, ResourceHealth,
 };
 use muster_shared::conditions;
+use muster_shared::finished;
 use muster_shared::k8s::{Condition, RawExtension};
 use muster_shared::names::condition;
 use muster_shared::work_status;
@@ -31,6 +32,9 @@ const NOT_HEARD: &str = "ClustersNotHeard";
 /// 1.5 MB for everything.
 const LONGEST_STATUSES: usize = 768 << 10;
 
+/// Bytes of JSON of what is shown of a status that is left out: that its task has run to its end.
+const LONGEST_BRIEF: usize = 512;
+
 /// Returns one item per Work in an execution namespace, and one per cluster whose Work is somebody
 /// else's (`taken`), sorted by cluster. Works that are going away do not count.
 ///
@@ -48,18 +52,18 @@ pub fn items<'w>(
         .collect();
     items.extend(taken);
     items.sort_by(|a, b| a.cluster_name.cmp(&b.cluster_name));
-    shorten(&mut items);
+    shorten(&mut items, resource);
     items
 }
 
 /// Leaves statuses out until the rest fits, the longest first, so that as few as possible are
-/// missing.
-fn shorten(items: &mut [AggregatedStatusItem]) {
-    let length = |item: &AggregatedStatusItem| {
+/// missing. That a task has run to its end stays: elsewhere it would run again.
+fn shorten(items: &mut [AggregatedStatusItem], resource: &ObjectReference) {
+    let length_of = |item: &AggregatedStatusItem| {
         let status = item.status.as_ref();
         status.map_or(0, |status| work_status::length(&status.0))
     };
-    let mut lengths: Vec<(usize, usize)> = items.iter().map(length).zip(0..).collect();
+    let mut lengths: Vec<(usize, usize)> = items.iter().map(length_of).zip(0..).collect();
     let mut sum: usize = lengths.iter().map(|(length, _)| length).sum();
     if sum <= LONGEST_STATUSES {
         return;
@@ -69,13 +73,20 @@ fn shorten(items: &mut [AggregatedStatusItem]) {
         if sum <= LONGEST_STATUSES {
             break;
         }
-        sum -= length;
         let item = &mut items[at];
-        item.status = None;
+        let status = item.status.take();
+        item.status = status.and_then(|it| brief(&it.0, resource));
+        sum = sum - length + length_of(item);
         item.applied_message = Some(format!(
-            "the statuses of all clusters take more than the {LONGEST_STATUSES} bytes that are carried: of this one only the health is shown"
+            "the statuses of all clusters take more than the {LONGEST_STATUSES} bytes that are carried: of this one only the health is shown, and that it has ended if it has"
         ));
     }
+}
+
+/// Returns what is shown of a status that is left out.
+fn brief(status: &Value, resource: &ObjectReference) -> Option<RawExtension> {
+    let brief = finished::brief(&resource.api_version, &resource.kind, status)?;
+    (work_status::length(&brief) <= LONGEST_BRIEF).then_some(RawExtension(brief))
 }
 
 fn item(cluster: &str, work: &CachedWork, resource: &ObjectReference) -> AggregatedStatusItem {
@@ -321,6 +332,39 @@ mod tests {
                 .iter()
                 .all(|item| item.applied && item.applied_message.is_some())
         );
+    }
+
+    #[test]
+    fn a_task_has_completed_also_where_its_status_is_left_out() {
+        let workflow = json!({
+            "apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "namespace": "default", "name": "sum",
+        });
+        let workflow: ObjectReference = serde_json::from_value(workflow).unwrap();
+        let works = ["Succeeded", "Running"].map(|phase| {
+            (0..20).map(move |n| {
+                let reported = json!([{
+                    "identifier": {
+                        "ordinal": 0, "group": "argoproj.io", "version": "v1alpha1",
+                        "kind": "Workflow", "namespace": "default", "name": "sum",
+                    },
+                    "status": { "phase": phase, "nodes": "x".repeat(60_000) }, "health": "Healthy",
+                }]);
+                let cluster = format!("{}-{n}", phase.to_lowercase());
+                work(
+                    &cluster,
+                    &json!({ "conditions": applied("True", ""), "manifestStatuses": reported }),
+                )
+            })
+        });
+        let works: Vec<_> = works.into_iter().flatten().collect();
+        let found = items(&works, &workflow, Vec::new());
+        assert!(json!(found).to_string().len() < 1_000_000);
+        for item in found {
+            let status = item.status.map(|it| it.0).unwrap_or_default();
+            let has_completed = item.cluster_name.starts_with("succeeded");
+            let is_said = says_completed(&workflow, &status);
+            assert_eq!(is_said, has_completed, "{}", item.cluster_name);
+        }
     }
 
     #[test]
