@@ -85,12 +85,22 @@ fn reports_any(
     reports.any(|it| it.status.as_ref().is_some_and(|status| says(&status.0)))
 }
 
+/// Kinds whose status, as Karmada puts it together of those of several clusters, says that a task
+/// has completed once it has in one of them.
+const SAID_BY_ONE: [&str; 2] = ["RayJob", "SparkApplication"];
+
+/// Returns whether the status of a template is about each cluster that its task is in.
+fn is_of_all(spec: &ResourceBindingSpec) -> bool {
+    spec.clusters.len() <= 1 || !SAID_BY_ONE.contains(&spec.resource.kind.as_str())
+}
+
 /// Returns whether a task has completed in every cluster that it was in, by the status of its
 /// template: the reports of its clusters are removed when they leave the fleet. `None` means that
 /// this cannot be read yet. A template that is not seen may have been left out by a list; if it is
 /// gone, garbage collection removes its binding.
-pub fn has_completed_by_template(fleet: &Fleet, resource: &ObjectReference) -> Option<bool> {
-    if !is_task(resource) {
+pub fn has_completed_by_template(fleet: &Fleet, spec: &ResourceBindingSpec) -> Option<bool> {
+    let resource = &spec.resource;
+    if !is_task(resource) || !is_of_all(spec) {
         return Some(false);
     }
     let key = TemplateKey::of(resource);
@@ -198,5 +208,32 @@ pub fn leaves_undone<'a>(
         Lookup::Absent if fleet.templates.was_deleted(&key) => Some(false),
         // A list may have lacked it.
         Lookup::Absent | Lookup::Unknown => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_status_of_a_template_says_nothing_of_a_cluster_that_another_may_speak_for() {
+        for (kind, clusters, expected) in [
+            ("RayJob", &["a"][..], true),
+            ("RayJob", &["a", "b"], false),
+            ("SparkApplication", &["a", "b"], false),
+            ("SparkApplication", &[], true),
+            ("Job", &["a", "b"], true),
+        ] {
+            let targets = clusters.iter().map(|it| json!({ "name": it }));
+            let targets: Vec<Value> = targets.collect();
+            let spec = json!({
+                "resource": { "apiVersion": "a/v1", "kind": kind, "name": "sum" },
+                "clusters": targets,
+            });
+            let spec: ResourceBindingSpec = serde_json::from_value(spec).unwrap();
+            assert_eq!(is_of_all(&spec), expected, "{kind} {clusters:?}");
+        }
     }
 }

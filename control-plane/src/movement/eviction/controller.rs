@@ -102,7 +102,7 @@ pub fn start(
     evictor.fence = fence::of(fleet);
     evictor.completed_by_template = {
         let fleet = Arc::downgrade(fleet);
-        Box::new(move |it| has_completed_by_template(&*fleet.upgrade()?, &it.spec.resource))
+        Box::new(move |it| has_completed_by_template(&*fleet.upgrade()?, &it.spec))
     };
     evictor.pauses = fleet.pauses.clone();
     evictor.options = Options::of(settings).for_departure();

@@ -18,7 +18,7 @@ pub(crate) fn has_completed_everywhere(fleet: &Fleet, binding: &AnyBinding) -> O
     let (spec, status) = (&binding.spec, binding.status());
     let was_placed = !spec.clusters.is_empty() || status.last_scheduled_time.is_some();
     let completed = completed(spec, &status.aggregated_status, was_placed, || {
-        has_completed_by_template(fleet, &spec.resource)
+        has_completed_by_template(fleet, spec)
     });
     // What runs nowhere may be placed in another cluster, although each has completed its own part.
     let works = || fleet.work_index.of(&BindingKey::of(binding));
