@@ -293,13 +293,13 @@ impl Recorder {
         })
     }
 
-    /// Returns the bindings whose workload is placed in a cluster, and the shortest time of silence
-    /// after which the agent there stops one of them.
+    /// Returns the bindings whose workload has a copy in a cluster, and the shortest time of
+    /// silence after which the agent there stops one of them.
     fn placed_in(&self, cluster: &str) -> (Vec<BindingKey>, Option<SignedDuration>) {
         let (mut placed, mut first) = (Vec::new(), None);
         for key in self.fleet.bindings.index().naming(cluster) {
             let binding = self.fleet.bindings.get(&key);
-            let Some(binding) = binding.filter(|it| it.spec.target(cluster).is_some()) else {
+            let Some(binding) = binding.filter(|it| it.spec.has_copy(cluster)) else {
                 continue;
             };
             placed.push(BindingKey::clone(&key));

@@ -156,13 +156,14 @@ fn is_healthy(binding: &AnyBinding, least: &dyn Fn(&str, i32) -> i32) -> bool {
 }
 
 /// Returns whether a workload is placed, and each of its clusters reports something of its copy.
+/// One with a share of zero replicas (`--enable-empty-workload-propagation`) is not waited for.
 fn all_report(
     binding: &AnyBinding,
     says: impl Fn(&TargetCluster, &AggregatedStatusItem) -> bool,
 ) -> bool {
-    let (clusters, status) = (&binding.spec.clusters, binding.status());
+    let (spec, status) = (&binding.spec, binding.status());
     let says = |it: &TargetCluster| status.report(&it.name).is_some_and(|said| says(it, said));
-    !clusters.is_empty() && clusters.iter().all(says)
+    !spec.clusters.is_empty() && spec.copies().all(says)
 }
 
 fn stranding(binding: &AnyBinding) -> Option<Stranding> {
@@ -280,6 +281,28 @@ mod tests {
                 expected,
                 "{status}"
             );
+        }
+    }
+
+    #[test]
+    fn a_cluster_with_a_share_of_zero_replicas_need_not_report_anything() {
+        let at = Timestamp::from_second(1_800_000_000).unwrap();
+        let moved = json!({ LAST_EVICTION: Record::new("m1", "m2", "", "", at).write() });
+        let status = json!({ "aggregatedStatus": [{
+            "clusterName": "m2", "applied": true, "health": "Healthy",
+            "status": { "replicas": 2, "readyReplicas": 2 },
+        }] });
+        for (share, expected) in [(0, true), (1, false)] {
+            let mut binding = binding(&moved, &status);
+            binding.spec.replicas = 2 + share;
+            binding.spec.clusters.push(TargetCluster {
+                name: "m3".to_owned(),
+                replicas: share,
+                ..TargetCluster::default()
+            });
+            let found = Observed::of(&binding, &|_, share| share);
+            let found = (found.is_applied, found.is_healthy);
+            assert_eq!(found, (expected, expected), "{share}");
         }
     }
 
