@@ -122,13 +122,13 @@ fn was_moved(binding: &AnyBinding, since: Option<Timestamp>) -> bool {
 }
 
 /// Returns whether a binding may have to be moved on, as far as it says itself: a target says that
-/// it refuses it, or says nothing.
+/// it refuses it, or says nothing. One with a share of zero replicas has nothing to move.
 pub(super) fn may_move_on(binding: &AnyBinding) -> bool {
     let is_refused = |target: &TargetCluster| {
         let said = binding.status().report(&target.name);
         said.is_none_or(AggregatedStatusItem::is_refused)
     };
-    binding.spec.clusters.iter().any(is_refused)
+    binding.spec.copies().any(is_refused)
         && binding.metadata.deletion_timestamp.is_none()
         && was_moved(binding, None)
 }
@@ -148,7 +148,7 @@ pub(super) async fn move_on(
     let spec = &*protected(fleet, binding.as_ref());
     let works = fleet.work_index.of(key);
     let works = carrying_out(&works, &fleet.deleted_works);
-    let targets = spec.clusters.iter();
+    let targets = spec.copies();
     let refused = targets.filter_map(|target| match works.get(target.name.as_str()) {
         Some(work) => Refused::of(binding.as_ref(), &target.name, work),
         None => Refused::without_work(fleet, binding.as_ref(), &target.name, now),
@@ -375,11 +375,16 @@ mod tests {
         missing["status"]["conditions"][0]["reason"] = json!("ObjectsMissing");
         let applied = refused(true, &none, &evicted);
         let refused = |annotations: &Value| refused(false, &none, annotations);
+        let mut empty = refused(&evicted);
+        let shares = [("m2", 0), ("m3", 2)];
+        let shares = shares.map(|(name, replicas)| json!({"name": name, "replicas": replicas}));
+        empty["spec"]["clusters"] = json!(shares);
         let (ill, well) = ("Unhealthy", "Healthy");
         for (what, binding, work) in [
             // While dispatching is suspended.
             ("it was deleted there", refused(&evicted), missing),
             ("it is applied", applied, work_in_m2(true, well)),
+            ("it has no replicas there", empty, unseen()),
             ("it was there first", refused(&json!({})), unseen()),
             ("moved long ago", refused(&self::evicted(30)), unseen()),
             // A change of it was refused, of a copy that is not healthy as well.
