@@ -41,7 +41,8 @@ pub fn toleration(behavior: &ApplicationFailoverBehavior) -> Duration {
 /// and is not leaving. `Healthy` and `Unknown` end it: nobody may be moved for what is not known to
 /// be wrong. No report, or one without a health, changes nothing (Karmada:
 /// `pkg/controllers/applicationfailover`). For a cluster that the workload is not assigned to, no
-/// clock is kept; that it is reconciled again is Karmada's, too.
+/// clock is kept; that it is reconciled again is Karmada's, too. One with a share of zero replicas
+/// is none: nothing could move from there.
 pub fn decide(
     toleration: Duration,
     spec: &ResourceBindingSpec,
@@ -49,7 +50,7 @@ pub fn decide(
     known: &Since,
     now: Timestamp,
 ) -> Verdict {
-    let assigned = |cluster: &String| spec.target(cluster).is_some();
+    let assigned = |cluster: &String| spec.has_copy(cluster);
     let mut verdict = Verdict {
         since: known.clone(),
         ..Verdict::default()
@@ -141,6 +142,23 @@ mod tests {
                 next: next.map(at),
             };
             assert_eq!(got, expected, "{known} {reports} {now}");
+        }
+    }
+
+    #[test]
+    fn a_cluster_that_is_to_have_no_replicas_is_not_left() {
+        let reports = json!([{ "clusterName": "m1", "health": "Unhealthy" }]);
+        let reports: Vec<AggregatedStatusItem> = serde_json::from_value(reports).unwrap();
+        let known = Since::from([("m1".to_owned(), at(0))]);
+        for (share, leave) in [(0, &[][..]), (1, &["m1"])] {
+            let spec: ResourceBindingSpec = serde_json::from_value(json!({
+                "replicas": 2 + share,
+                "clusters": [{"name": "m1", "replicas": share}, {"name": "m2", "replicas": 2}],
+            }))
+            .unwrap();
+            let got = decide(Duration::from_secs(30), &spec, &reports, &known, at(99));
+            assert_eq!(got.leave, leave, "{share}");
+            assert_eq!(got.since.len(), leave.len(), "{share}");
         }
     }
 
