@@ -29,8 +29,9 @@ use crate::work::raw::{Raw, text};
 pub const DEADLINE: Duration = Duration::from_secs(10);
 /// Objects stopped at the same time.
 const PARALLEL: usize = 16;
-/// Fenced objects in a page at most. Of each may be kept up to 768 KiB of orders, fields and status,
-/// if somebody writes orders as long as annotations may be; the first page has fewer objects.
+/// Fenced objects in a page at most. Of each may be kept up to 768 KiB of orders, fields and
+/// status, if somebody writes orders as long as annotations may be; the first page has fewer
+/// objects.
 const PAGE: u32 = 50;
 /// Pages of dependents read at the same time. Their namespaces may be full of large objects.
 const READERS: usize = 4;
