@@ -152,6 +152,7 @@ const FOLDERS: &[(&str, Floors)] = &[
 const KUBECTL: Floors = &[
     &["fixtures"],
     &["table"],
+    &["suspension"],
     &["output"],
     &["rows"],
     &["held_back"],

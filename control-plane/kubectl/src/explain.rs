@@ -4,7 +4,6 @@
 mod failback;
 mod print;
 mod story;
-pub(super) mod suspension;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -47,7 +46,7 @@ use serde::Serialize;
 use super::output::Format;
 use super::running::Running;
 use super::subject::{self, Subject};
-use super::{list, old_copies, view};
+use super::{list, old_copies, suspension, view};
 
 #[derive(Debug, Args)]
 pub(super) struct Options {

@@ -39,6 +39,7 @@ mod simulate;
 mod standstill;
 mod status;
 mod subject;
+mod suspension;
 mod table;
 mod token;
 mod top;

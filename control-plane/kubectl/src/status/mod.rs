@@ -19,10 +19,10 @@ use muster_shared::k8s::{Api, Client};
 use terminal_size::Width;
 
 use self::decide::{Report, Snapshot, decide, is_suspended};
-use super::explain::suspension::{authors, policies_of};
 use super::list::{all, bindings, tokens, works};
 use super::output::{Format, Reply, plain};
 use super::running::{Running, Source};
+use super::suspension::{authors, policies_of};
 use super::view::{self, View};
 
 /// Pause between two reads of `--watch`.

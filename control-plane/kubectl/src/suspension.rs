@@ -11,7 +11,7 @@ use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::Suspension;
 use muster_shared::k8s::ObjectMeta;
 
-use crate::table::count;
+use super::table::count;
 
 /// Policies at most of which the orders are read.
 const MOST_READ: usize = 3;
@@ -28,7 +28,7 @@ pub(super) async fn describe(client: &Client, binding: &AnyBinding) -> Option<St
 }
 
 /// Returns the policies that place workloads.
-pub(crate) fn policies_of<'a>(
+pub(super) fn policies_of<'a>(
     bindings: impl IntoIterator<Item = &'a AnyBinding>,
 ) -> BTreeSet<PolicyKey> {
     let bindings = bindings.into_iter();
@@ -38,7 +38,7 @@ pub(crate) fn policies_of<'a>(
 
 /// Returns policies that suspend copies, each with who ordered that and why, as far as the first
 /// few can be read.
-pub(crate) async fn authors(client: &Client, policies: BTreeSet<PolicyKey>) -> Vec<String> {
+pub(super) async fn authors(client: &Client, policies: BTreeSet<PolicyKey>) -> Vec<String> {
     let all = policies.len();
     let few = policies.into_iter().take(MOST_READ);
     let reported = few.map(|key| async move {
