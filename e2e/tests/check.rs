@@ -353,7 +353,7 @@ async fn before_an_installation_an_empty_api_is_fit_and_no_fleet() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_account_of_few_rights_is_reported_what_it_cannot_see_and_the_rest() {
+async fn an_account_of_few_rights_learns_what_it_cannot_see_and_the_rest() {
     let fleet = Fleet::start("check-rights").await;
     let client = &fleet.bed.client;
     let role = json!({

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_that_names_another_secret_is_reported_ours() {
+    fn a_cluster_that_names_another_secret_gets_the_name_of_ours() {
         let reference = |namespace: &str, name: &str| {
             let cluster = json!({"metadata": {"name": "m1", "resourceVersion": "3"},
                 "spec": {"syncMode": "Pull", "secretRef": {"namespace": namespace, "name": name}}});

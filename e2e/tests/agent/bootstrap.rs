@@ -153,7 +153,7 @@ async fn credentials_are_stored_for_the_own_server_while_another_of_the_fleet_is
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_ends_when_it_is_reported_to_while_it_waits_for_its_first_certificate() {
+async fn an_agent_ends_when_it_is_asked_to_while_it_waits_for_its_first_certificate() {
     let bench = Bench::start().await;
     let agent = start(&bench).await;
     asked(&bench).await;

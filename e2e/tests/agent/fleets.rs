@@ -298,7 +298,7 @@ async fn an_agent_that_does_not_know_its_fleet_beats_and_leaves_marked_objects_a
 }
 
 #[tokio::test]
-async fn a_fleet_that_was_made_anew_takes_the_objects_of_the_former_one_where_it_is_reported_to() {
+async fn a_fleet_that_was_made_anew_takes_the_objects_of_the_former_one_where_it_is_asked_to() {
     let former = Bench::start().await;
     let agent = former.agent();
     create_work(&former, "a", "1").await;

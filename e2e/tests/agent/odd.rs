@@ -16,7 +16,7 @@ fn nested(levels: usize) -> Value {
 }
 
 #[tokio::test]
-async fn a_work_and_an_object_that_cannot_be_read_are_reported_of_and_harm_no_other() {
+async fn a_work_and_an_object_that_cannot_be_read_are_reported_and_harm_no_other() {
     let bench = Bench::start().await;
     let meter = Meter::install();
     let _agent = bench.agent();
@@ -84,7 +84,7 @@ async fn patch_status(bench: &Bench, name: &str, status: &Value) {
 }
 
 #[tokio::test]
-async fn an_object_that_cannot_be_removed_keeps_no_other_and_is_reported_of() {
+async fn an_object_that_cannot_be_removed_keeps_no_other_and_is_reported() {
     let (bench, _agent) = Bench::with_agent().await;
     bench
         .apply(

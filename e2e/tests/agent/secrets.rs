@@ -200,7 +200,7 @@ async fn a_missing_right_is_reported_and_stops_nothing_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_member_that_writes_no_token_is_reported_of_after_half_a_minute() {
+async fn a_member_that_writes_no_token_is_reported_after_half_a_minute() {
     let meter = Meter::install();
     // Nobody fills Secrets with tokens there.
     let bench = Bench::start_beside(Options {

@@ -104,7 +104,7 @@ struct Held {
     /// Generation that it acts on.
     generation: i64,
     /// Whether its object says `primary`.
-    is_reported: bool,
+    is_promoted: bool,
     /// Whether its data can be written, or is not copied to the others yet.
     is_primary: bool,
     /// Whether its data is complete.
@@ -180,14 +180,14 @@ impl Engines {
             return;
         };
         let generation = new.metadata.generation.unwrap_or_default();
-        let is_reported = new.data["spec"]["replicationState"] == "primary";
+        let is_promoted = new.data["spec"]["replicationState"] == "primary";
         let mut state = self.state.lock();
         let key = (member.to_owned(), engine);
         let held = state.held.entry(key).or_default();
         if held.generation == generation {
             return;
         }
-        (held.generation, held.is_reported, held.is_ready) = (generation, is_reported, false);
+        (held.generation, held.is_promoted, held.is_ready) = (generation, is_promoted, false);
         state.check(engine);
         drop(state);
         let resource = engine.resource();
@@ -209,13 +209,13 @@ impl Engines {
     ) {
         let mut changes = self.changes.subscribe();
         let key = (member.clone(), engine);
-        let is_reported = self.state.lock().held[&key].is_reported;
-        let steps = engine.steps(is_reported, generation);
+        let is_promoted = self.state.lock().held[&key].is_promoted;
+        let steps = engine.steps(is_promoted, generation);
         let last = steps.len() - 1;
         for (at, status) in steps.into_iter().enumerate() {
             tokio::time::sleep(SLOW).await;
             // A volume that pods use is not demoted.
-            while !is_reported
+            while !is_promoted
                 && self
                     .state
                     .lock()
@@ -231,7 +231,7 @@ impl Engines {
                 if held.generation != generation {
                     return;
                 }
-                held.is_primary = is_reported || (held.is_primary && at < last);
+                held.is_primary = is_promoted || (held.is_primary && at < last);
                 held.is_ready = at == last;
                 state.check(engine);
             }
@@ -308,7 +308,7 @@ impl Engines {
                 changes.borrow_and_update();
                 let is_so = |((of, _), held): (&(String, Engine), &Held)| {
                     let wanted = of == member;
-                    (held.is_reported, held.is_primary, held.is_ready) == (wanted, wanted, true)
+                    (held.is_promoted, held.is_primary, held.is_ready) == (wanted, wanted, true)
                 };
                 if self.state.lock().held.iter().all(is_so) {
                     return;
@@ -345,9 +345,9 @@ impl State {
     fn check(&mut self, engine: Engine) {
         let all = self.held.iter().filter(|((_, of), _)| *of == engine);
         let all: Vec<_> = all.collect();
-        let reported = all.iter().filter(|(_, held)| held.is_reported).count();
-        let others = all.iter().filter(|it| it.1.is_primary && !it.1.is_reported);
-        if reported > 1 || (reported == 1 && others.count() > 0) {
+        let promoted = all.iter().filter(|(_, held)| held.is_promoted).count();
+        let others = all.iter().filter(|it| it.1.is_primary && !it.1.is_promoted);
+        if promoted > 1 || (promoted == 1 && others.count() > 0) {
             let violation = format!("{TWO}: {all:?}");
             self.violations.push(violation);
         }

@@ -130,7 +130,7 @@ async fn noted(story: &Story, phase: &str) -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_receiver_that_fails_at_first_is_reported_each_once_by_a_control_plane_that_is_killed() {
+async fn a_receiver_that_fails_at_first_is_notified_once_of_each_by_a_control_plane_that_dies() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}/hook", listener.local_addr().unwrap());
     ADDRESS.set(address).unwrap();

@@ -69,7 +69,7 @@ impl Bench {
     }
 
     /// Waits for an event in the member about the Secret, and gives its message.
-    async fn is_reported(&self, reason: &str) -> String {
+    async fn reported(&self, reason: &str) -> String {
         let events: Api<Event> = Api::namespaced(self.member.client.clone(), NAMESPACE);
         let reported = event(&events, &format!("reason={reason}"), "").await;
         assert_eq!(reported.involved_object.name.as_deref(), Some(SECRET));
@@ -140,7 +140,7 @@ async fn an_agent_whose_certificate_expired_while_it_was_down_comes_back_by_itse
     let _agent = bench.by_bootstrap(&kubeconfig, edit).await;
     bench.is_stored().await;
     bench.is_beating_after(again).await;
-    let reported = bench.is_reported("FleetCredentialsIssued").await;
+    let reported = bench.reported("FleetCredentialsIssued").await;
     assert!(reported.contains("valid until"), "{reported}");
 }
 
@@ -171,7 +171,7 @@ async fn a_token_that_is_refused_is_reported_and_its_successor_works() {
     let (id, _) = token.split_once('.').unwrap();
     bench.at_fleet(&["token", "delete", id]).await.unwrap();
     let _agent = bench.by_bootstrap(&good, |_| {}).await;
-    let reported = bench.is_reported("NoFleetCredentials").await;
+    let reported = bench.reported("NoFleetCredentials").await;
     assert!(
         reported.contains("(401)")
             && reported.contains("kubectl muster token create --cluster-name m1"),
@@ -192,7 +192,7 @@ async fn the_secret_of_another_cluster_is_neither_used_nor_replaced() {
     let theirs = bench.ending("system:karmada:agent:m2", Duration::from_hours(1));
     bench.store(&theirs).await;
     let _agent = bench.by_bootstrap(&kubeconfig, |_| {}).await;
-    let reported = bench.is_reported("NoFleetCredentials").await;
+    let reported = bench.reported("NoFleetCredentials").await;
     assert!(
         reported.contains("another user than the agent of cluster \"m1\""),
         "{reported}"
@@ -270,7 +270,7 @@ async fn another_address_is_believed_by_the_certificate_of_a_pinned_authority_al
             settings.discovery_token_ca_cert_hash = pin.to_string().parse().unwrap();
         })
         .await;
-    bench.is_reported("NoFleetCredentials").await;
+    bench.reported("NoFleetCredentials").await;
     let after = bench.secrets().get(SECRET).await.unwrap();
     assert_eq!(text(&before), text(&after));
 }
@@ -353,7 +353,7 @@ async fn a_fleet_with_another_authority_than_the_pinned_one_is_not_given_the_tok
             settings.discovery_token_ca_cert_hash = wrong.parse().unwrap();
         })
         .await;
-    let reported = bench.is_reported("NoFleetCredentials").await;
+    let reported = bench.reported("NoFleetCredentials").await;
     assert!(
         reported.contains("is not the expected one") && reported.contains(&wrong),
         "{reported}"

@@ -1,5 +1,5 @@
-//! Reads from a Work whether and when its objects are stopped, and writes what the control plane is
-//! reported about that. Pure.
+//! Reads from a Work whether and when its objects are stopped, and writes what the control plane
+//! learns about that. Pure.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -503,7 +503,7 @@ fn what_is_wrong_with_members_is_reported() {
 }
 
 #[test]
-fn nobody_is_reported_to_apply_all_definitions_to_the_api_of_karmada() {
+fn nobody_is_asked_to_apply_all_definitions_to_the_api_of_karmada() {
     let mut facts = sound();
     for name in [
         "clusters.cluster.karmada.io",

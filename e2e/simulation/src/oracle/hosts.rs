@@ -159,7 +159,7 @@ impl Hosts {
                 None
             }
             (Api::Standby, Process::Agent(_)) => (self.obeys(process, scene)
-                && !is_reported_of_epoch(request))
+                && !is_note_of_epoch(request))
             .then(|| format!("{process} writes to a store that is older than one it has obeyed")),
             (Api::Standby | Api::Member(_), Process::ControlPlane(number))
                 if *number < scene.rules.replicas =>
@@ -213,7 +213,7 @@ fn hinders(kind: &FaultKind, number: u8) -> bool {
 }
 
 /// Returns whether a write leaves everything but the annotations of a lease as it is.
-fn is_reported_of_epoch(request: &Request) -> bool {
+fn is_note_of_epoch(request: &Request) -> bool {
     let spec = |state: &Option<Arc<Value>>| state.as_deref().map(|it| it["spec"].clone());
     request.resource.plural == "leases" && spec(&request.before) == spec(&request.after)
 }

@@ -298,7 +298,7 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_reported_in_this_
 }
 
 #[test]
-fn a_copy_that_has_stopped_is_not_reported_to_stop_where_another_one_may_run() {
+fn a_copy_that_has_stopped_is_not_to_be_stopped_where_another_one_may_run() {
     let fence = "m1 has x:NoExecute: its copy may run until 400 s after the last renewal";
     let mut binding = pending("ledger", FOR_FENCE, fence).as_ref().clone();
     let second = read(json!({ "name": "m2", "replicas": 1 }));
