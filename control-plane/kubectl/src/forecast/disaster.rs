@@ -128,7 +128,7 @@ pub fn untainted(
 ) -> Option<SignedDuration> {
     let mut end = None;
     let after = &mut cluster.clone();
-    look(after, policies, settings, now, |cluster, moment| {
+    advance(after, policies, settings, now, |cluster, moment| {
         let is_free = cluster.spec.taints.iter().all(is_of_command);
         end = is_free.then_some(moment);
         is_free
@@ -143,12 +143,12 @@ fn taint(
     settings: &Settings,
     moment: Timestamp,
 ) {
-    look(cluster, policies, settings, moment, |_, _| false);
+    advance(cluster, policies, settings, moment, |_, _| false);
 }
 
-/// Looks at a cluster that stays as it is from a moment on, each time that a taint is to come or to
-/// go, until `is_last` says so of one look or nothing more is due.
-fn look(
+/// Puts taints on a cluster that stays as it is from a moment on, and takes them off, each when it
+/// is due, until `is_last` says so of the cluster at such a time, or nothing more is due.
+fn advance(
     cluster: &mut Cluster,
     policies: &[&ClusterTaintPolicy],
     settings: &Settings,
