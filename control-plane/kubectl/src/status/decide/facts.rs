@@ -13,7 +13,7 @@ use crate::running::Source;
 use crate::status::summary::{count, either, time};
 use crate::table::{first_titles, per_second};
 
-/// Clusters that a fact names at most.
+/// Clusters, or workloads, that a fact names at most.
 const MOST: usize = 10;
 
 /// A fact, as status and the page print it.
@@ -199,8 +199,8 @@ fn hostnames(report: &Report) -> Option<String> {
 /// any.
 fn unpublished(report: &Report) -> Option<String> {
     let number = report.unpublished.len();
-    let names = report.unpublished.iter().map(|it| it.workload.clone());
-    let names: Vec<String> = names.collect();
+    let first = report.unpublished.iter().take(MOST);
+    let names: Vec<String> = first.map(|it| it.workload.clone()).collect();
     let names = first_titles(&names, number);
     let verb = either(number, "is", "are");
     let whose = format!("{number} ({names}) {verb} not published; why: kubectl muster explain");

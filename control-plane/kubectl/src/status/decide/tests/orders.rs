@@ -152,6 +152,18 @@ fn host_names_that_lead_to_no_healthy_copy_are_reported() {
 }
 
 #[test]
+fn of_many_host_names_that_are_not_published_the_first_few_are_named() {
+    // Where the API does not serve the kind of host names, none is published.
+    let conditions = [("HostnamePublished", "False", "NotServed")];
+    let many = (0..12).map(|number| binding(&format!("w{number:02}"), &conditions, None));
+    let report = decide(&snapshot(well(), many.collect()));
+    let text = print::table(&report, NOW.parse().unwrap());
+    let named = "w00, w01, w02, w03, w04, w05, w06, w07, w08, w09 and 2 more";
+    let line = format!("Host names: 12 (Deployment default/{named}) are not published; ");
+    assert!(text.contains(&line), "{text}");
+}
+
+#[test]
 fn who_suspended_the_copies_of_workloads_is_reported() {
     let mut web = binding("web", &[], None).as_ref().clone();
     web.spec.suspension = read(json!({ "dispatching": true }));
