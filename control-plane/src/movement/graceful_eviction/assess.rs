@@ -38,7 +38,7 @@ pub struct Facts<'a> {
     pub work: &'a dyn Fn(&str) -> WorkState,
     /// Whether a chosen cluster has no copy and is to get one: its Work is not made yet, or its
     /// agent has not answered it. It may also be that another scheduler has still to choose.
-    pub awaits: &'a dyn Fn(&TargetCluster) -> bool,
+    pub awaits: &'a dyn Fn(&str) -> bool,
     /// Whether the scheduler has dealt with the binding as it stands.
     pub scheduled: bool,
     /// State of a cluster by its name.
@@ -313,8 +313,9 @@ impl<'a> Situation<'a> {
             let facts = self.facts;
             let lives = |it: &TargetCluster| (facts.cluster)(&it.name) == PlaceState::Sound;
             let is_applied = |it: &TargetCluster| (facts.work)(&it.name) == WorkState::Applied;
+            let awaits = |it: &TargetCluster| (facts.awaits)(&it.name);
             facts.copies().any(|it| lives(it) && is_applied(it))
-                && !facts.copies().any(|it| lives(it) && (facts.awaits)(it))
+                && !facts.copies().any(|it| lives(it) && awaits(it))
         })
     }
 

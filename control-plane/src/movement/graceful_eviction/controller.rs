@@ -8,7 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use muster_interpreter::{Interpreters, Operation};
 use muster_shared::api::any_binding::AnyBinding;
-use muster_shared::api::binding::{ResourceBindingSpec, TargetCluster};
+use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::conditions;
 use muster_shared::controller::Controller;
@@ -190,13 +190,9 @@ fn check(
     let is_unplaced = restores && !scheduled;
     // Who removes the copy then waits for these. A target that refuses the workload, or gets
     // nothing by order of the policy, keeps no old copy beside one that runs.
-    let is_undivided = spec.is_undivided();
-    let awaits = |target: &TargetCluster| {
-        let cluster = target.name.as_str();
+    let awaits = |cluster: &str| {
         let is_coming = |work: &&CachedWork| is_to_bring(&spec.resource, &work.status());
-        let is_to_have = (is_undivided || spec.is_copy(target))
-            && !spec.dispatching_suspended_in(cluster)
-            && applies_works(fleet, cluster);
+        let is_to_have = !spec.dispatching_suspended_in(cluster) && applies_works(fleet, cluster);
         is_unplaced || is_to_have && works.get(cluster).is_none_or(is_coming)
     };
     let reports = if spec.graceful_eviction_tasks.iter().any(asks_for_health) {

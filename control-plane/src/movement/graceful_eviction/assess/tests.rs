@@ -474,7 +474,7 @@ fn time_ends_no_task_before_something_was_applied_in_a_chosen_cluster_that_lives
         };
         let facts = Facts {
             work: &order,
-            awaits: &|target| matches!(order(&target.name), Absent | Sent),
+            awaits: &|cluster| matches!(order(cluster), Absent | Sent),
             cluster: &|cluster| match cluster {
                 "dead" => PlaceState::Silent,
                 _ => PlaceState::Sound,
