@@ -5,6 +5,8 @@
 
 use serde_json::{Value, json};
 
+use crate::names::api_group;
+
 /// End of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finish<'a> {
@@ -148,7 +150,7 @@ pub fn brief(api_version: &str, kind: &str, status: &Value) -> Option<Value> {
 }
 
 fn tasks(api_version: &str, kind: &str) -> Option<&'static Tasks> {
-    let (group, _) = api_version.split_once('/')?;
+    let group = api_group(api_version);
     TASKS
         .iter()
         .find(|it| it.group == group && it.kinds.contains(&kind))

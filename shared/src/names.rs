@@ -393,6 +393,11 @@ pub fn namespaced_key(namespace: &str, name: &str) -> String {
     }
 }
 
+/// Returns the group of an API version; empty for that of the core.
+pub fn api_group(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
+}
+
 /// Returns the name of the account by which the control plane acts in a member.
 pub fn service_account(cluster: &str) -> String {
     format!("karmada-{cluster}")

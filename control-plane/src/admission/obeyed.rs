@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use muster_shared::api::policy::PropagationSpec;
 use muster_shared::check::listed;
+use muster_shared::names::api_group;
 
 /// API groups whose objects each API server obeys that has them, be they meant for members only.
 const OBEYED: [&str; 3] = [
@@ -17,12 +18,8 @@ const MOST_NAMES: usize = 5;
 /// Returns a warning about objects of a policy that take effect in the fleet API as well: it asks
 /// their webhooks about its own writes, for example.
 pub fn advice(spec: &PropagationSpec) -> Option<String> {
-    let is_obeyed = |api_version: &str| {
-        let (group, _) = api_version.split_once('/').unwrap_or_default();
-        OBEYED.contains(&group)
-    };
     let selectors = spec.resource_selectors.iter();
-    let selectors = selectors.filter(|it| is_obeyed(&it.api_version));
+    let selectors = selectors.filter(|it| OBEYED.contains(&api_group(&it.api_version)));
     let kinds: BTreeSet<&str> = selectors.map(|it| &*it.kind).collect();
     if kinds.is_empty() {
         return None;

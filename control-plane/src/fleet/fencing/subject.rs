@@ -6,6 +6,7 @@ use muster_interpreter::{Interpreters, Operation};
 use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::fencing::{Orders, is_queued};
 use muster_shared::merge;
+use muster_shared::names::api_group;
 use serde_json::{Value, json};
 
 /// Seconds that pods may take to end where they do not say (Kubernetes' default).
@@ -28,8 +29,7 @@ enum Kind {
 
 impl Kind {
     fn of(api_version: &str, kind: &str) -> Self {
-        let group = api_version.split_once('/').map_or("", |(group, _)| group);
-        match (group, kind) {
+        match (api_group(api_version), kind) {
             ("apps", "Deployment" | "StatefulSet" | "ReplicaSet")
             | ("", "ReplicationController") => Self::Scaled,
             ("batch", "Job" | "CronJob") => Self::Suspended,
@@ -43,8 +43,8 @@ impl Kind {
 
 /// Returns whether nothing runs by an object of a kind: kinds of Kubernetes' own that have no pods.
 pub fn runs_nothing(api_version: &str, kind: &str) -> bool {
-    let group = api_version.split_once('/').map_or("", |(group, _)| group);
-    Kind::of(api_version, kind) == Kind::NoWorkload || group.ends_with(".k8s.io")
+    let is_own = api_group(api_version).ends_with(".k8s.io");
+    Kind::of(api_version, kind) == Kind::NoWorkload || is_own
 }
 
 /// Returns whether an object of a kind is fenced only where a rule of an interpreter reports its

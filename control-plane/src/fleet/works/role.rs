@@ -1,6 +1,7 @@
 //! Role of an object in a member: what other objects lose when it is deleted there.
 
 use muster_shared::api::binding::ObjectReference;
+use muster_shared::names::api_group;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -30,8 +31,7 @@ impl Role {
     }
 
     fn of_kind(api_version: &str, kind: &str) -> Self {
-        let group = api_version.split_once('/').map_or("", |(group, _)| group);
-        match (group, kind) {
+        match (api_group(api_version), kind) {
             ("", "Namespace") | ("apiextensions.k8s.io", "CustomResourceDefinition") => {
                 Self::Container
             }

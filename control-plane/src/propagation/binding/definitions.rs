@@ -9,6 +9,7 @@
 use std::collections::HashSet;
 
 use muster_shared::api::binding::ObjectReference;
+use muster_shared::names::api_group;
 
 use super::namespaces::preserved_in;
 use crate::fleet::Fleet;
@@ -49,9 +50,8 @@ pub(super) fn preserved_of(fleet: &Fleet, definition: &ObjectReference) -> HashS
 
 /// Returns whether a definition is of the API group of a resource.
 fn is_of_group(definition: &ObjectReference, resource: &ObjectReference) -> bool {
-    let of = definition.name.split_once('.').map(|(_, group)| group);
-    let group = resource.api_version.split_once('/').map(|(group, _)| group);
-    of.is_some() && of == group
+    let name = definition.name.split_once('.');
+    name.is_some_and(|(_, group)| group == api_group(&resource.api_version))
 }
 
 /// Returns the kind that a definition is of, if its template is there.
