@@ -1,5 +1,6 @@
 //! Compares the resource selectors of policies with resources.
 
+use muster_shared::api::binding::ObjectReference;
 use muster_shared::api::policy::ResourceSelector;
 use muster_shared::selectors::matches_labels;
 use muster_shared::watch::outline::{Labels, Outline};
@@ -75,7 +76,7 @@ pub fn strength(selector: &ResourceSelector, subject: Subject<'_>) -> Strength {
 
 /// Returns whether a selector may mean an object, which it does if the object has the right labels.
 /// The kind is given with its API version, and the name with its namespace.
-pub fn may_mean(
+fn may_mean(
     selector: &ResourceSelector,
     (api_version, kind): (&str, &str),
     (namespace, name): (Option<&str>, &str),
@@ -84,6 +85,14 @@ pub fn may_mean(
         && selector.kind == kind
         && given(selector.namespace.as_deref()).is_none_or(|it| namespace == Some(it))
         && given(selector.name.as_deref()).is_none_or(|it| it == name)
+}
+
+/// Returns whether a selector may mean a resource, which it does if the resource has the right
+/// labels.
+pub fn may_select(selector: &ResourceSelector, resource: &ObjectReference) -> bool {
+    let kind = (&*resource.api_version, &*resource.kind);
+    let name = (given(resource.namespace.as_deref()), &*resource.name);
+    may_mean(selector, kind, name)
 }
 
 /// Returns a text that is neither absent nor empty, which mean the same.

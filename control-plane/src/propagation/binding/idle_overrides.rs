@@ -21,7 +21,7 @@ use muster_shared::watch::Change;
 use super::overriding::widened;
 use crate::fleet::Fleet;
 use crate::fleet::policy::PolicyKey;
-use crate::fleet::selection::{Strength, Subject, given, may_mean, strength};
+use crate::fleet::selection::{Strength, Subject, may_select, strength};
 use crate::fleet::template::TemplateKey;
 use crate::fleet::template_event::Lookup;
 use crate::propagation::overrides::path_of_containers;
@@ -93,11 +93,8 @@ fn idle_selectors(fleet: &Fleet, policy: &AnyOverridePolicy) -> Vec<String> {
             break;
         }
         let resource = &binding.spec.resource;
-        let kind = (&*resource.api_version, &*resource.kind);
-        let name = (given(resource.namespace.as_deref()), &*resource.name);
-        let may_select = |it: &ResourceSelector| may_mean(it, kind, name);
         // A template is decoded for its labels, which takes long for each of a large fleet.
-        if !idle.iter().any(|(_, it)| may_select(it)) {
+        if !idle.iter().any(|(_, it)| may_select(it, resource)) {
             continue;
         }
         let key = TemplateKey::of(resource);
@@ -107,7 +104,7 @@ fn idle_selectors(fleet: &Fleet, policy: &AnyOverridePolicy) -> Vec<String> {
                 idle.retain(|(_, it)| strength(it, subject) == Strength::Mismatch);
             }
             Lookup::Absent => {}
-            Lookup::Unknown => idle.retain(|(_, it)| !may_select(it)),
+            Lookup::Unknown => idle.retain(|(_, it)| !may_select(it, resource)),
         }
     }
     let reported = |(index, it): (usize, &ResourceSelector)| {

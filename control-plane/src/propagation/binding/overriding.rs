@@ -21,7 +21,7 @@ use crate::fleet::binding::{BindingKey, Bindings};
 use crate::fleet::claim::Claim;
 use crate::fleet::copy::retains_replicas;
 use crate::fleet::lookups::Overridden;
-use crate::fleet::selection::{Subject, given, may_mean};
+use crate::fleet::selection::{Subject, may_select};
 use crate::fleet::template::{Template, TemplateKey};
 use crate::fleet::template_event::Lookup;
 use crate::fleet::templates::Templates;
@@ -125,12 +125,10 @@ impl Affected {
         let specs = [old, new].into_iter().flatten();
         let specs: Vec<_> = specs.map(|spec| widened(namespace, spec)).collect();
         // A template is decoded for its labels, which takes long for each of a large fleet.
-        let may_select = |resource: &ObjectReference| {
-            let kind = (&*resource.api_version, &*resource.kind);
-            let name = (given(resource.namespace.as_deref()), &*resource.name);
+        let may_concern = |resource: &ObjectReference| {
             specs.iter().any(|spec| {
                 let selectors = &spec.resource_selectors;
-                selectors.is_empty() || selectors.iter().any(|it| may_mean(it, kind, name))
+                selectors.is_empty() || selectors.iter().any(|it| may_select(it, resource))
             })
         };
         let selects = |key: &TemplateKey| match self.templates.get(key) {
@@ -144,7 +142,7 @@ impl Affected {
         };
         for binding in self.bindings.iter_of(namespace) {
             let resource = &binding.spec.resource;
-            if may_select(resource) && selects(&TemplateKey::of(resource)) {
+            if may_concern(resource) && selects(&TemplateKey::of(resource)) {
                 self.queue.add(BindingKey::of(binding.as_ref()));
             }
         }
