@@ -124,14 +124,9 @@ fn idle_rules(fleet: &Fleet, policy: &AnyOverridePolicy) -> Vec<(&'static str, S
     if clusters.is_empty() {
         return Vec::new();
     }
-    let is_single = policy.spec.override_rules.is_empty();
     let reported = |(index, (target, _)): (usize, (Option<&ClusterAffinity>, _))| {
         let target = target?;
-        let at = if is_single {
-            "spec.targetCluster".to_owned()
-        } else {
-            format!("spec.overrideRules[{index}].targetCluster")
-        };
+        let at = path(&policy.spec, index, "targetCluster");
         if !clusters.iter().any(|it| matches_affinity(target, it)) {
             let note = format!("{at}: selects no cluster of the fleet");
             return Some(("NothingSelected", note));
@@ -162,20 +157,24 @@ fn idle_changes(spec: &OverrideSpec) -> Vec<String> {
     }
     let idle: Vec<&str> = idle.into_iter().collect();
     let idle = listed(&idle, MOST_NAMED);
-    let is_single = spec.override_rules.is_empty();
     let reported = |(index, (_, overriders)): (usize, (_, &Overriders))| {
         let field = change_of_containers(overriders)?;
-        let at = if is_single {
-            "spec.overriders".to_owned()
-        } else {
-            format!("spec.overrideRules[{index}].overriders")
-        };
+        let at = path(spec, index, "overriders");
         Some(format!(
             "{at}.{field}: changes nothing of {idle}, whose containers are not looked for: name the field of an image by predicate, or \
              change it by plaintext"
         ))
     };
     spec.rules().enumerate().filter_map(reported).collect()
+}
+
+/// Returns the path of a field of a rule: a policy without a list of rules is one itself.
+fn path(spec: &OverrideSpec, index: usize, field: &str) -> String {
+    if spec.override_rules.is_empty() {
+        format!("spec.{field}")
+    } else {
+        format!("spec.overrideRules[{index}].{field}")
+    }
 }
 
 /// Returns the first field of a rule that changes containers wherever a kind has them.
