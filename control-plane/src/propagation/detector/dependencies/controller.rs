@@ -479,11 +479,16 @@ impl Distributor {
         }
         let note = "lies in no namespace, so that what it refers to does not go along with it (propagateDeps): place that by a policy of its own";
         let key = TemplateKey::of(resource);
-        let known = self.reported.lock().insert(key, note.to_owned());
-        if known.as_deref() != Some(note) {
+        if self.is_update(&key, note) {
             let reason = "DependenciesStayBehind";
             fleet.publish(binding, EventType::Warning, reason, note.to_owned());
         }
+    }
+
+    /// Notes what is reported of a template, and returns whether it is something else than before.
+    fn is_update(&self, key: &TemplateKey, note: &str) -> bool {
+        let known = self.reported.lock().insert(key.clone(), note.to_owned());
+        known.as_deref() != Some(note)
     }
 
     /// Tells the owner of a template: once, until there is something else to tell.
@@ -495,8 +500,7 @@ impl Distributor {
         reason: &str,
         note: String,
     ) {
-        let known = self.reported.lock().insert(key.clone(), note.clone());
-        if known.as_ref() == Some(&note) {
+        if !self.is_update(key, &note) {
             return;
         }
         tracing::warn!(template = %key, reason, note, "a template that others refer to");
