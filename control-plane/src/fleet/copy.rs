@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use muster_shared::api::binding::{ObjectReference, ResourceBindingSpec};
+use muster_shared::api::binding::{ObjectReference, ResourceBindingSpec, TargetCluster};
 use muster_shared::api::work::WorkStatus;
 use muster_shared::conditions;
 use muster_shared::names::{condition, execution_namespace, label, work};
@@ -95,6 +95,15 @@ pub fn obstacle(fleet: &Fleet, spec: &ResourceBindingSpec, cluster: &str) -> Opt
         Refusal::Fails(why) => Obstacle::Override(why),
         Refusal::Empties => Obstacle::Emptied,
     })
+}
+
+/// Returns the chosen clusters that are to have a copy. Beside others that have replicas, a share
+/// of zero (`--enable-empty-workload-propagation`) is none.
+pub fn copies(clusters: &[TargetCluster]) -> impl Iterator<Item = &TargetCluster> + Clone {
+    let is_divided = clusters.iter().any(|it| it.replicas > 0);
+    clusters
+        .iter()
+        .filter(move |it| !is_divided || it.replicas > 0)
 }
 
 /// Returns whether a Work is no copy of its workload yet: it asks for none of the replicas that the

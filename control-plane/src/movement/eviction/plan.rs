@@ -23,7 +23,7 @@ use serde_json::{Map, Value, json};
 use super::preserve;
 use super::record::Record;
 use crate::fleet::availability::{Unavailable, Workload, can_replace, can_take, reads_works};
-use crate::fleet::copy::Obstacle;
+use crate::fleet::copy::{Obstacle, copies};
 use crate::fleet::fencing;
 use crate::fleet::pause::{Pause, losers};
 use crate::movement::eviction::reason::EvictionReason;
@@ -211,12 +211,9 @@ pub(super) fn is_refused(report: &AggregatedStatusItem) -> bool {
 }
 
 impl Plan {
-    /// Returns the new targets, for people: a few by name, and how many more there are. A share of
-    /// zero beside others that have replicas is no place that the workload goes to.
+    /// Returns the new targets, for people: a few by name, and how many more there are.
     pub fn destination(&self) -> String {
-        let is_divided = self.clusters.iter().any(|it| it.replicas > 0);
-        let targets = self.clusters.iter();
-        let targets = targets.filter(|it| !is_divided || it.replicas > 0);
+        let targets = copies(&self.clusters);
         let names: Vec<&str> = targets.map(|target| target.name.as_str()).collect();
         few(&names, LONGEST_LIST, ",", |more| {
             format!(" and {more} more")

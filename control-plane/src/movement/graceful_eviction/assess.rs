@@ -23,7 +23,7 @@ use serde_json::Value;
 
 pub use self::missing::missing;
 use super::plugin;
-use crate::fleet::copy::{WorkState, is_counted, ready_replicas};
+use crate::fleet::copy::{WorkState, copies, is_counted, ready_replicas};
 use crate::fleet::place_state::PlaceState;
 use crate::settings::evict_plugin::EvictPlugins;
 
@@ -223,15 +223,10 @@ impl Assessment {
 }
 
 impl<'a> Facts<'a> {
-    /// Returns the chosen clusters that are to have a copy. Beside others that have replicas, a
-    /// share of zero (`--enable-empty-workload-propagation`) is none: it takes the place of no old
+    /// Returns the chosen clusters that are to have a copy. Another one takes the place of no old
     /// copy, and none waits for it.
     fn copies(&self) -> impl Iterator<Item = &'a TargetCluster> + Clone + use<'a> {
-        let clusters: &'a [TargetCluster] = self.clusters;
-        let is_divided = clusters.iter().any(|it| it.replicas > 0);
-        clusters
-            .iter()
-            .filter(move |it| !is_divided || it.replicas > 0)
+        copies(self.clusters)
     }
 
     /// Returns whether the template asks for no replicas, and no cluster is to have the workload.
