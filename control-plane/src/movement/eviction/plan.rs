@@ -14,7 +14,6 @@ use muster_shared::api::binding::{
 };
 use muster_shared::api::policy::PurgeMode;
 use muster_shared::check::few;
-use muster_shared::k8s::Time;
 use muster_shared::names::annotation::{APPLIED_PLACEMENT, LAST_EVICTION};
 use muster_shared::names::eviction::REASON_PLACEMENT_CHANGED;
 use muster_shared::taints::is_drain;
@@ -29,7 +28,7 @@ use crate::fleet::pause::{Pause, losers};
 use crate::movement::eviction::reason::EvictionReason;
 use crate::scheduler::core::around::{Obstructed, place_around};
 use crate::scheduler::core::record::record;
-use crate::scheduler::core::replacement::{dropped, shortened, task};
+use crate::scheduler::core::replacement::{dropped, task};
 use crate::scheduler::core::{
     ClusterInfo, Decision, FitError, Options, Plugin, Snapshot, schedule,
 };
@@ -450,14 +449,10 @@ impl Departure<'_> {
         preserved: BTreeMap<String, String>,
         now: Timestamp,
     ) -> GracefulEvictionTask {
+        let (reason, message) = (self.reason.reason(), self.reason.message(self.cluster));
         GracefulEvictionTask {
-            from_cluster: self.cluster.to_owned(),
-            purge_mode: Some(self.purge_mode.clone()),
-            reason: self.reason.reason().to_owned(),
-            message: Some(shortened(self.reason.message(self.cluster))),
             producer: self.reason.producer().to_owned(),
             grace_period_seconds: self.reason.grace_seconds(self.spec, self.purge_mode),
-            suppress_deletion: (*self.purge_mode == PurgeMode::Never).then_some(true),
             // So that only a cluster gets the labels that did not run the workload before (unlike
             // in Karmada).
             clusters_before_failover: if preserved.is_empty() {
@@ -467,8 +462,7 @@ impl Departure<'_> {
                 before.map(|target| target.name.clone()).collect()
             },
             preserved_label_state: preserved,
-            creation_timestamp: Some(Time(now)),
-            ..GracefulEvictionTask::default()
+            ..task(self.cluster, self.purge_mode, reason, message, now)
         }
     }
 

@@ -153,8 +153,8 @@ pub fn tasks(
     changed(spec, status, after.graceful_eviction_tasks)
 }
 
-/// Returns the eviction task by which the scheduler keeps the copy in a cluster that is no target
-/// any more.
+/// Returns the eviction task that keeps the copy in a cluster which is no target any more, as the
+/// scheduler makes it.
 pub fn task(
     from: &str,
     purge_mode: &PurgeMode,
@@ -175,7 +175,7 @@ pub fn task(
 }
 
 /// Returns the message of a task within the length that the schema allows.
-pub fn shortened(mut message: String) -> String {
+fn shortened(mut message: String) -> String {
     message.truncate(message.floor_char_boundary(LONGEST_MESSAGE));
     message
 }

@@ -1,7 +1,7 @@
 use std::sync::{Arc, LazyLock};
 
 use muster_shared::api::cluster::Cluster;
-use muster_shared::k8s::Taint;
+use muster_shared::k8s::{Taint, Time};
 
 use super::*;
 use crate::fleet::testing::{self, at};
