@@ -14,7 +14,7 @@ use muster_shared::client;
 use muster_shared::conditions;
 use muster_shared::controller::Controller;
 use muster_shared::events::EventType;
-use muster_shared::k8s::Condition;
+use muster_shared::k8s::{Condition, RawExtension};
 use muster_shared::names;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
@@ -28,7 +28,7 @@ use super::silence::{self, Silence, Silent};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::{BindingKey, event_reference};
-use crate::fleet::completion::has_completed;
+use crate::fleet::completion::says_completed;
 use crate::fleet::copy::is_counted;
 use crate::fleet::fencing;
 use crate::fleet::fencing::fenced_condition::{self, Copy};
@@ -296,25 +296,27 @@ async fn reconcile(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<N
 /// Returns the silent clusters of a workload, of which the state of a copy is not known.
 fn silent_of(fleet: &Fleet, spec: &ResourceBindingSpec, items: &[AggregatedStatusItem]) -> Silent {
     let mut silent = silent(&fleet.clusters, items);
-    silent.retain(|name, _| {
-        !has_completed(&spec.resource, items, name) && !is_empty_in(spec, items, name)
-    });
+    for item in items {
+        let name = &item.cluster_name;
+        if silent.contains_key(name) && leaves_nothing_open(spec, item) {
+            silent.remove(name);
+        }
+    }
     silent
 }
 
-/// Returns whether a cluster is to have no replicas of a workload
-/// (`--enable-empty-workload-propagation`), and reported none last, so that its silence leaves
-/// nothing open.
-fn is_empty_in(spec: &ResourceBindingSpec, items: &[AggregatedStatusItem], cluster: &str) -> bool {
-    let runs_none = |it: &AggregatedStatusItem| {
-        let status = it.status.as_ref().filter(|_| it.applied);
-        status.is_some_and(|status| status.0["replicas"].as_i64().unwrap_or(0) == 0)
+/// Returns whether the silence of a cluster leaves nothing open, as its last report says: the
+/// workload has completed there, or is to have no replicas there
+/// (`--enable-empty-workload-propagation`), and had none.
+fn leaves_nothing_open(spec: &ResourceBindingSpec, item: &AggregatedStatusItem) -> bool {
+    let Some(RawExtension(status)) = &item.status else {
+        return false;
     };
-    let mut items = items.iter().filter(|it| it.cluster_name == cluster);
-    spec.target(cluster).is_some()
-        && !spec.has_copy(cluster)
-        && is_counted(&spec.resource)
-        && items.any(runs_none)
+    let cluster = &item.cluster_name;
+    let runs_none = || item.applied && status["replicas"].as_i64().unwrap_or(0) == 0;
+    let is_empty = || spec.target(cluster).is_some() && !spec.has_copy(cluster);
+    says_completed(&spec.resource, status)
+        || is_counted(&spec.resource) && runs_none() && is_empty()
 }
 
 /// Returns the same outcome, and reports a failure that only a person can end. A status
