@@ -253,8 +253,7 @@ fn is_kind(resource: &ObjectReference, word: &str) -> bool {
         Some((word, group)) => (word, Some(group)),
         None => (word.as_str(), None),
     };
-    let version = &resource.api_version;
-    let own = version.split_once('/').map_or("", |(group, _)| group);
+    let own = names::api_group(&resource.api_version);
     if group.is_some_and(|group| group != own) {
         return false;
     }

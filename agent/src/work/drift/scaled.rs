@@ -8,7 +8,7 @@
 
 use std::borrow::Cow;
 
-use muster_shared::names::annotation;
+use muster_shared::names::{annotation, api_group};
 use serde_json::{Map, Value, json};
 
 use super::settled::owned_fields;
@@ -132,7 +132,7 @@ fn note(manifest: &Value, observed: &Value) -> Option<String> {
 /// does not have is known once somebody has scaled an object of it.
 pub fn scaled_field(manifest: &Value, observed: &Value) -> Option<String> {
     let api_version = manifest["apiVersion"].as_str()?;
-    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    let group = api_group(api_version);
     if BUILT_IN.contains(&(group, manifest["kind"].as_str()?)) {
         return Some("replicas".to_owned());
     }
