@@ -124,7 +124,7 @@ fn what_returns_and_what_belongs_to_it_later_is_reported_again() {
 }
 
 #[test]
-fn a_new_receiver_is_reported_what_goes_on_and_no_history() {
+fn a_new_receiver_is_notified_of_what_goes_on_and_no_history() {
     let over = json!({ "recovered": 5, "ended": 5 });
     let ended = status("Ended", [0; 5], &over);
     assert_eq!(
