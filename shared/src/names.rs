@@ -234,6 +234,13 @@ pub mod condition {
     pub const OBJECTS_MISSING: &str = "ObjectsMissing";
     /// Of a binding: a role of replicated data waits, or a copy waits for its data.
     pub const DATA_PENDING: &str = "DataPending";
+    /// Reason of [`DATA_PENDING`] while a role waits.
+    pub const WAITING_FOR_ROLE: &str = "WaitingForRole";
+    /// Reason of [`DATA_PENDING`], and of the event, once a copy has waited for its data for too
+    /// long.
+    pub const DATA_NOT_READY: &str = "DataNotReady";
+    /// Of a binding: an old copy has to go before the new ones are made.
+    pub const REMOVAL_PENDING: &str = "RemovalPending";
     /// Of a policy: every part of it has an effect on the fleet as it is.
     pub const EFFECTIVE: &str = "Effective";
     /// Of a policy (Muster's own): its copies are neither created nor changed in some clusters,
@@ -284,6 +291,14 @@ pub mod condition {
     /// Of the binding of a Service or an Ingress (Muster's own): the host name that the template
     /// asks for leads to healthy copies.
     pub const HOSTNAME_PUBLISHED: &str = "HostnamePublished";
+    /// Reason of [`HOSTNAME_PUBLISHED`] while another object has the name.
+    pub const HOSTNAME_TAKEN: &str = "Conflict";
+    /// Reason of [`HOSTNAME_PUBLISHED`] while what is asked for cannot be a host name.
+    pub const HOSTNAME_INVALID: &str = "Invalid";
+    /// Reason of [`HOSTNAME_PUBLISHED`] while the API does not serve the kind of host names.
+    pub const HOSTNAME_NOT_SERVED: &str = "NotServed";
+    /// Reason of [`HOSTNAME_PUBLISHED`] while the API refuses the object of the name.
+    pub const HOSTNAME_REFUSED: &str = "Refused";
     /// Of a Work: its objects were applied.
     pub const APPLIED: &str = "Applied";
     /// Of a Work: dispatching is not suspended.

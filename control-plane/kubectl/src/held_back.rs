@@ -2,14 +2,7 @@
 
 use muster_shared::conditions;
 use muster_shared::k8s::Condition;
-use muster_shared::names::condition::DATA_PENDING;
-
-/// Condition of a workload whose old copy has to be gone first.
-const REMOVAL_PENDING: &str = "RemovalPending";
-/// Reason of the other one on data that follows a workload, which reports it as well.
-pub(super) const FOR_ROLE: &str = "WaitingForRole";
-/// Reason of it on a workload that has waited for longer than its policy allows.
-pub(super) const DATA_NOT_READY: &str = "DataNotReady";
+use muster_shared::names::condition::{DATA_PENDING, REMOVAL_PENDING};
 
 /// Returns the conditions by which a new copy is not created yet: it waits for its data, or for the
 /// removal of an old one.

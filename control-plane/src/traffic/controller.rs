@@ -10,6 +10,9 @@ use muster_shared::api::cluster::Cluster;
 use muster_shared::controller::Controller;
 use muster_shared::events::EventType;
 use muster_shared::k8s::{Api, DynamicObject, ObjectMeta, ResourceExt as _};
+use muster_shared::names::condition::{
+    HOSTNAME_INVALID, HOSTNAME_NOT_SERVED, HOSTNAME_REFUSED, HOSTNAME_TAKEN,
+};
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Informer, Selection};
@@ -180,7 +183,7 @@ impl Traffic {
             Ok(None) => self.withdraw(&write).await,
             Err(problem) => {
                 self.release(self.hostnames.forget(key));
-                write.report(Some(("Invalid", problem))).await
+                write.report(Some((HOSTNAME_INVALID, problem))).await
             }
         }
     }
@@ -196,7 +199,9 @@ impl Traffic {
         if !self.endpoints.is_synced() {
             if self.endpoints.is_unserved() {
                 let text = "The fleet API does not serve DNSEndpoint of externaldns.k8s.io/v1alpha1: apply the definition that external-dns ships.";
-                write.report(Some(("NotServed", text.to_owned()))).await?;
+                write
+                    .report(Some((HOSTNAME_NOT_SERVED, text.to_owned())))
+                    .await?;
             }
             return Ok(Next::After(UNLISTED));
         }
@@ -206,7 +211,7 @@ impl Traffic {
         };
         let held = self.held(write.key);
         if let Some(problem) = self.conflict(write.key, held.as_deref(), &owner, request) {
-            return write.report(Some(("Conflict", problem))).await;
+            return write.report(Some((HOSTNAME_TAKEN, problem))).await;
         }
         let published = held.as_deref().map(endpoint::published).unwrap_or_default();
         let (states, copies) = self.copies(write, request);
@@ -233,7 +238,7 @@ impl Traffic {
             }
             Err(error) if error.is_lasting() => {
                 let text = format!("{error}.");
-                write.report(Some(("Refused", text))).await?;
+                write.report(Some((HOSTNAME_REFUSED, text))).await?;
                 return Err(error);
             }
             Err(error) => return Err(error),

@@ -34,7 +34,7 @@ use muster_control_plane::fleet::binding::BindingKey;
 use muster_control_plane::fleet::budget::rate::Rates;
 use muster_control_plane::fleet::pause::Pause;
 use muster_control_plane::movement::application_failover::explain::CONDITION as APPLICATION;
-use muster_control_plane::movement::eviction::explain::{self, STOPPED};
+use muster_control_plane::movement::eviction::explain::{self, PAUSED, STOPPED};
 use muster_control_plane::movement::eviction::judge::Switches;
 use muster_control_plane::propagation::binding::companions::runs_nothing;
 use muster_control_plane::propagation::binding::references;
@@ -55,7 +55,7 @@ pub(super) use self::service::{Group, Service};
 use super::summary::{Summary, clock, verbs};
 use crate::cluster_row::ClusterRow;
 use crate::evicting::evicting;
-use crate::held_back::{FOR_ROLE, held_back};
+use crate::held_back::held_back;
 use crate::leader::{Leader, SILENT};
 use crate::old_copies::{self, InCluster, OldCopies, old_copies};
 use crate::pace::Pace;
@@ -77,14 +77,17 @@ const FOR_TOLERATION: &str = "WaitingForToleration";
 /// The one of them that the pace alone ends.
 const FOR_RATE: &str = "WaitingForRate";
 
-/// The one of them that the end of a pause ends.
-const PAUSED: &str = "Paused";
 /// The one of them that the stop of the old copy ends.
 pub(super) const FOR_FENCE: &str = "WaitingForFence";
 
 /// Reasons for which a host name is not published before somebody acts: another object has it, or
 /// what is asked for, or the kind that it needs, is refused.
-const UNPUBLISHED: [&str; 4] = ["Conflict", "Invalid", "NotServed", "Refused"];
+const UNPUBLISHED: [&str; 4] = [
+    condition::HOSTNAME_TAKEN,
+    condition::HOSTNAME_INVALID,
+    condition::HOSTNAME_NOT_SERVED,
+    condition::HOSTNAME_REFUSED,
+];
 
 /// What was read of a fleet. A part that could not be read is an error of its own.
 #[derive(Clone)]
@@ -403,7 +406,8 @@ fn take(report: &mut Report, binding: &AnyBinding, silent: &BTreeSet<String>) {
     if let Some(fails) = holds(APPLICATION, conditions::TRUE) {
         report.applications.push(waiting(fails));
     }
-    let held_back = held_back(&status.conditions).filter(|it| it.reason != FOR_ROLE);
+    let held_back =
+        held_back(&status.conditions).filter(|it| it.reason != condition::WAITING_FOR_ROLE);
     report.held_back.extend(held_back.map(waiting));
     if let Some(lacks) = holds(references::CONDITION, conditions::TRUE) {
         report.without_dependencies.push(waiting(lacks));

@@ -8,13 +8,13 @@ use std::collections::{BTreeMap, HashSet};
 
 use jiff::{SignedDuration, Timestamp};
 use muster_shared::check::few;
+use muster_shared::names::condition::DATA_NOT_READY;
 use serde::Serialize;
 
 pub(super) use self::advice::Advice;
 pub(super) use self::clusters::verbs;
 pub(super) use self::service::Lost;
 use super::decide::{Ordered, Report, Waiting, cluster_of};
-use crate::held_back::DATA_NOT_READY;
 pub(super) use crate::table::count;
 
 /// Matters that the sentence names; the others are only counted.

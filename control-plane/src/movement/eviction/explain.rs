@@ -23,6 +23,10 @@ pub const STRANDED: [&str; 3] = ["NowhereToGo", "StateNotPreserved", "NotFenced"
 pub const COMPLETED: &str = "JobCompleted";
 /// Reason of that condition while too many clusters have failed.
 pub const STOPPED: &str = "StoppedByThreshold";
+/// Reason of that condition while movement is paused.
+pub const PAUSED: &str = "Paused";
+/// Reason of that condition where a share of zero replicas stays.
+pub const EMPTY: &str = "NoReplicas";
 
 /// A state that an eviction took, about one binding and one cluster.
 #[derive(Clone, Debug, PartialEq)]
@@ -266,7 +270,7 @@ impl EvictionState {
             Self::Unpreserved { .. } => ("StateNotPreserved", 9, true, Warning),
             Self::Unfenced { .. } => ("NotFenced", 8, true, Warning),
             Self::Stopped { .. } => (STOPPED, 7, false, Warning),
-            Self::Paused { .. } => ("Paused", 7, false, Warning),
+            Self::Paused { .. } => (PAUSED, 7, false, Warning),
             Self::Fencing { .. } => ("WaitingForFence", 6, true, Normal),
             Self::Unread { .. } => ("WaitingForTemplate", 6, false, Normal),
             Self::Queued { .. } => ("WaitingForRate", 5, false, Normal),
@@ -278,7 +282,7 @@ impl EvictionState {
                 Stay::NotAsked => ("FailoverNotRequested", 2, false, Normal),
                 Stay::NoPlacement => ("PlacementUnknown", 2, false, Warning),
                 Stay::Completed => (COMPLETED, 2, false, Normal),
-                Stay::Empty => ("NoReplicas", 2, false, Normal),
+                Stay::Empty => (EMPTY, 2, false, Normal),
                 Stay::NoTaint | Stay::Tolerated => ("Tolerated", 2, false, Normal),
             },
             Self::Recovered => ("AbandonedOnRecovery", 1, true, Normal),

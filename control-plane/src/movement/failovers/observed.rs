@@ -13,13 +13,13 @@ use muster_shared::conditions;
 use super::cause::bounded;
 use crate::fleet::binding::BindingKey;
 use crate::movement::application_failover::history::History;
-use crate::movement::eviction::explain::{CONDITION, STRANDED, names_cluster};
+use crate::movement::eviction::explain::{CONDITION, PAUSED, STOPPED, STRANDED, names_cluster};
 use crate::movement::eviction::record::Record;
 use crate::movement::graceful_eviction::assess::{counts_replicas, runs_all};
 
 /// Reasons of the condition `EvictionPending` of a workload that has somewhere to go, and is kept
 /// from it until enough clusters return or somebody ends a pause.
-const HELD: [&str; 2] = ["StoppedByThreshold", "Paused"];
+const HELD: [&str; 2] = [STOPPED, PAUSED];
 /// A message is cut at so many bytes: there are as many as workloads are stranded.
 const LONGEST_MESSAGE: usize = 256;
 

@@ -13,7 +13,10 @@ use muster_shared::api::policy::{ClusterAffinity, Placement};
 use muster_shared::conditions;
 use muster_shared::controller::Controller;
 use muster_shared::finalizers;
-use muster_shared::names::{self, condition::DATA_PENDING};
+use muster_shared::names::{
+    self,
+    condition::{DATA_PENDING, REMOVAL_PENDING},
+};
 use muster_shared::queue::{Next, Queue};
 use muster_shared::selectors::matches_affinity;
 use muster_shared::tasks::Tasks;
@@ -26,7 +29,6 @@ use super::companions::Companions;
 use super::definitions;
 use super::deliver::deliver;
 use super::error::Error;
-use super::hold;
 use super::idle_overrides;
 use super::keeping;
 use super::namespaces;
@@ -62,7 +64,7 @@ const AHEAD: (Duration, Duration) = (Duration::from_secs(10), Duration::from_min
 const REFUSED: Duration = Duration::from_secs(10);
 
 /// The conditions that this controller writes.
-const OURS: [&str; 3] = [hold::CONDITION, keeping::CONDITION, DATA_PENDING];
+const OURS: [&str; 3] = [REMOVAL_PENDING, keeping::CONDITION, DATA_PENDING];
 
 /// Starts the controller.
 pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {

@@ -9,11 +9,10 @@ use jiff::Timestamp;
 use kube::Client;
 use muster_shared::conditions;
 use muster_shared::k8s::{Condition, ObjectMeta};
-use muster_shared::names;
+use muster_shared::names::{self, condition::REMOVAL_PENDING};
 use tokio::time::Instant;
 
 use super::error::Error;
-use super::hold;
 use super::plan::Wanted;
 use super::render::Origin;
 use crate::fleet::Fleet;
@@ -156,7 +155,7 @@ impl Held {
     /// Returns the condition while the copy holds new ones back; `None` where nothing has to be
     /// reported.
     pub fn condition(&self, now: Timestamp) -> Option<Condition> {
-        let (kind, message) = (hold::CONDITION, &self.message);
+        let (kind, message) = (REMOVAL_PENDING, &self.message);
         self.is_reported
             .then(|| conditions::new(kind, conditions::TRUE, FENCED, message, now))
     }
@@ -216,7 +215,7 @@ mod tests {
             let condition = held.condition(at(0));
             let said = condition.map(|it| (it.type_, it.status, it.reason, it.message));
             let expected = (
-                hold::CONDITION.to_owned(),
+                REMOVAL_PENDING.to_owned(),
                 "True".to_owned(),
                 FENCED.to_owned(),
                 held.message.clone(),

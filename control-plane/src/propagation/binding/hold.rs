@@ -14,13 +14,11 @@ use muster_shared::api::binding::GracefulEvictionTask;
 use muster_shared::clock::later;
 use muster_shared::conditions;
 use muster_shared::k8s::Condition;
+use muster_shared::names::condition::REMOVAL_PENDING;
 
 use crate::propagation::data::gates;
 
-/// Type of the condition on a binding: True while an old copy has to go before the new ones are
-/// made.
-pub const CONDITION: &str = "RemovalPending";
-/// Reason of that condition while it is True.
+/// Reason of the condition `RemovalPending` while it is True.
 const HELD: &str = "WaitingForRemoval";
 /// Reason of that condition once it is False.
 const FREE: &str = "NothingToRemove";
@@ -119,11 +117,12 @@ pub fn condition(
         let message = format!(
             "its copy in {cluster} has to go first (purge mode Directly), is to be removed since {since:.0}, and {end}"
         );
-        return reported.then(|| conditions::new(CONDITION, conditions::TRUE, HELD, &message, now));
+        return reported
+            .then(|| conditions::new(REMOVAL_PENDING, conditions::TRUE, HELD, &message, now));
     }
-    conditions::is_true(before, CONDITION).then(|| {
+    conditions::is_true(before, REMOVAL_PENDING).then(|| {
         let message = "nothing holds the new copies back any more";
-        conditions::new(CONDITION, conditions::FALSE, FREE, message, now)
+        conditions::new(REMOVAL_PENDING, conditions::FALSE, FREE, message, now)
     })
 }
 

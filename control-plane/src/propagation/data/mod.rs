@@ -22,16 +22,12 @@ pub mod wakes;
 use jiff::Timestamp;
 use muster_shared::conditions;
 use muster_shared::k8s::Condition;
-use muster_shared::names::condition::DATA_PENDING;
+use muster_shared::names::condition::{DATA_NOT_READY, DATA_PENDING, WAITING_FOR_ROLE};
 
 use self::gates::{Waiting, not_created, since};
 
-/// Reason of the condition while a role waits.
-const ROLE: &str = "WaitingForRole";
 /// Reason of the condition while copies wait for their data.
 const DATA: &str = "WaitingForData";
-/// Reason of the condition, and of the event, once a copy has waited for too long.
-const STUCK: &str = "DataNotReady";
 /// Reason of the condition once it is False.
 const READY: &str = "DataReady";
 
@@ -53,7 +49,7 @@ pub fn condition(
         ))
     };
     if let Some(why) = role {
-        return reported(ROLE, why);
+        return reported(WAITING_FOR_ROLE, why);
     }
     // The time of others has ended, and theirs begins with another change of the condition.
     let is_of_others =
@@ -62,7 +58,14 @@ pub fn condition(
         let copies = waiting.closed.iter();
         let copies = copies.map(|(cluster, it)| not_created(cluster) + &it.why);
         let message = copies.collect::<Vec<_>>().join("; ");
-        return reported(if waiting.is_stuck { STUCK } else { DATA }, &message);
+        return reported(
+            if waiting.is_stuck {
+                DATA_NOT_READY
+            } else {
+                DATA
+            },
+            &message,
+        );
     }
     conditions::is_true(before, DATA_PENDING).then(|| {
         let message = "nothing waits for its data any more";

@@ -16,7 +16,7 @@ const STAYS: [&str; 7] = [
     "NoExecuteEvictionOff",
     "FailoverNotRequested",
     explain::COMPLETED,
-    "NoReplicas",
+    explain::EMPTY,
     "PlacementUnknown",
     "Tolerated",
 ];

@@ -1,5 +1,6 @@
 //! What the summary advises: what somebody should do now, with a command to copy.
 
+use muster_shared::names::condition::DATA_NOT_READY;
 use std::fmt;
 
 use muster_control_plane::fleet::budget::rate::Band;
@@ -8,7 +9,6 @@ use serde::Serialize;
 use super::super::decide::{NotWell, Ordered, Report, Waiting};
 use super::clusters::{common_region, is_network};
 use super::{Lost, Severity, count, either, is_emptied, span_of};
-use crate::held_back::DATA_NOT_READY;
 
 /// Clusters that a command names at most; a fleet of more never stops by default.
 const NAMED: usize = 10;
