@@ -215,7 +215,7 @@ async fn keep_trying(
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Again {
     /// The Cluster was deleted and made again without an id, by a tool that applies it for example.
-    /// It lacks what the flags of the agent say, too.
+    /// Such a Cluster lacks what the flags of the agent say, too.
     Unclaimed,
     /// The control plane manages the member itself.
     Pushed,

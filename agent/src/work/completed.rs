@@ -229,7 +229,7 @@ mod tests {
                 None,
                 true,
             ),
-            // It does not say when it failed.
+            // A Workflow does not say when it failed.
             (
                 "argoproj.io/v1alpha1",
                 "Workflow",

@@ -15,7 +15,7 @@ pub(super) struct Pace {
     pub per_second: f64,
     /// Clusters that count as failed, drained ones included.
     pub failed: usize,
-    /// Those of them that have not failed, but are drained.
+    /// Clusters among the failed ones that are drained only.
     pub drained: usize,
     pub counted: usize,
     pub band: Band,

@@ -98,7 +98,7 @@ async fn workloads(works: &Api<Work>) -> anyhow::Result<Vec<String>> {
 }
 
 /// Returns whether something would be missed if the objects of a Work were removed from the member.
-/// `rules` are those of the kinds.
+/// `rules` interpret the kinds.
 fn is_missed(work: &Work, rules: &Interpreters) -> bool {
     if is_of_namespace(&work.metadata) {
         return false;

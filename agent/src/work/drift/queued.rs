@@ -131,9 +131,9 @@ fn keep_numbers(desired: &mut Value, job: &Value, owned: &Owned<'_>) {
 
 /// Entries of `managedFields` for a part of an object.
 struct Owned<'a> {
-    /// Those of the agent.
+    /// Entries of the agent.
     agents: Vec<&'a Value>,
-    /// Those of all others.
+    /// Entries of all other managers.
     others: Vec<&'a Value>,
 }
 

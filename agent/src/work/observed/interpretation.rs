@@ -175,7 +175,7 @@ impl Interpretation {
             && let Some(status) = seen.status().or_else(|| brief(seen.stays))
         {
             let mut text = noted(status);
-            // It may be too long with what was added.
+            // The status may be too long with what was added.
             if text.len() > work_status::LONGEST_STATUS
                 && let Some(brief) = brief(seen.stays)
             {
@@ -387,7 +387,7 @@ mod tests {
         for (phase, less, expected) in [
             ("Running", 0, false),
             ("Succeeded", 0, true),
-            // It is too long with the name of the manifest only.
+            // The status is too long with the name of the manifest only.
             ("Succeeded", 40, true),
         ] {
             let mut object = manifest.clone();

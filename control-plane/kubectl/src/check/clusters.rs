@@ -114,7 +114,7 @@ fn conditions(category: &mut Category, cluster: &Cluster) {
     let idle = [WORKS_UP_TO_DATE, MONITORED].into_iter();
     let idle = idle.filter_map(|it| cluster.condition(it));
     let idle = idle.filter(|it| it.status == FALSE);
-    // Those of one that is not ready may be old.
+    // Conditions of a cluster that is not ready may be old.
     let is_ready = cluster.is_true(READY);
     for it in idle.chain(faults(cluster)).filter(|_| is_ready) {
         let (kind, status, reason, message) = (&it.type_, &it.status, &it.reason, &it.message);

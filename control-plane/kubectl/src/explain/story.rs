@@ -72,7 +72,7 @@ pub(super) fn remedies(
         let condition = conditions::get(reported, kind)?;
         (condition.status == conditions::TRUE).then_some(condition.reason.as_str())
     };
-    // What keeps a workload although a taint would move it is shown as not pending.
+    // A reason that keeps a workload although a taint would move it is shown as not pending.
     let kept = conditions::get(reported, EVICTION).map(|it| it.reason.as_str());
     let lacks = pending(references::CONDITION);
     let reasons = [pending(EVICTION), pending(APPLICATION), kept, lacks];

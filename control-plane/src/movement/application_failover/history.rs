@@ -38,7 +38,7 @@ pub struct History {
     /// Time of the last move.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_move: Option<Timestamp>,
-    /// The last move, as it is reported.
+    /// Last move, with what is reported of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last: Option<Move>,
 }

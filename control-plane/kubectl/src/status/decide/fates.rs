@@ -31,10 +31,10 @@ pub(in super::super) struct Fates {
     /// Those that are still placed there, and that their policies have stopped where the cluster is
     /// cut off.
     pub fenced: usize,
-    /// Those of `elsewhere` that also count for another cluster in the same state.
+    /// Workloads of `elsewhere` that also count for another cluster in the same state.
     #[serde(skip)]
     pub elsewhere_again: usize,
-    /// Those of `starting` that also count for another cluster in the same state.
+    /// Workloads of `starting` that also count for another cluster in the same state.
     #[serde(skip)]
     pub starting_again: usize,
 }

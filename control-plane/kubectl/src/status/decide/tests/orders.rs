@@ -153,7 +153,7 @@ fn host_names_that_lead_to_no_healthy_copy_are_reported() {
 
 #[test]
 fn of_many_host_names_that_are_not_published_the_first_few_are_named() {
-    // Where the API does not serve the kind of host names, none is published.
+    // An API that does not serve the kind of host names publishes none.
     let conditions = [("HostnamePublished", "False", "NotServed")];
     let many = (0..12).map(|number| binding(&format!("w{number:02}"), &conditions, None));
     let report = decide(&snapshot(well(), many.collect()));
