@@ -5,7 +5,7 @@
 //! wants; that of a failing application needs a policy that asks for it, and a report that has been
 //! unhealthy for as long as it says. A workload that was moved to a cluster leaves it where its
 //! Work has not been applied for half a minute. Copies that a new placement gives up leave with an
-//! eviction of the same write, by a request, or because a person changed the clusters.
+//! eviction of the same write, by a request, or because a person changed the clusters, or because the placement does not let the cluster in.
 
 use std::collections::BTreeMap;
 
@@ -63,7 +63,8 @@ impl Oracle for Asked {
                         let asked = is_led(before, after)
                             || is_requested(before)
                             || !is_reported(before)
-                            || scene.are_clusters_changed_by_person();
+                            || scene.are_clusters_changed_by_person()
+                            || is_ruled_out(scene, before, it.cluster);
                         (!asked).then(|| {
                             "placed anew without a request, and no other cluster is left in the write".to_owned()
                         })
@@ -101,6 +102,14 @@ fn is_led(before: Binding<'_>, after: Binding<'_>) -> bool {
 fn is_reported(binding: Binding<'_>) -> bool {
     let groups = &binding.0["spec"]["placement"]["clusterAffinities"];
     groups.is_null() || !binding.0["status"]["lastScheduledTime"].is_null()
+}
+
+/// Returns whether the placement of a workload does not let its cluster in. A copy stays there while
+/// the cluster cannot be judged, and leaves once it can be, however long ago the placement changed.
+fn is_ruled_out(scene: &Scene, binding: Binding<'_>, name: &str) -> bool {
+    let affinity = &binding.0["spec"]["placement"]["clusterAffinity"];
+    let cluster = scene.cluster(name);
+    cluster.is_some_and(|cluster| objects::rules_out(affinity, name, cluster.0))
 }
 
 /// Returns whether a new placement was requested since the last one.
@@ -339,6 +348,34 @@ mod tests {
             story.patch(person(), &cluster_key("m1"), &patch);
             evict(&mut story, "PlacementChanged");
             story.keeps(is_kept, patch);
+        }
+    }
+
+    #[test]
+    fn a_copy_leaves_a_cluster_that_the_placement_does_not_let_in_however_late() {
+        for (affinity, is_kept) in [
+            (json!({"clusterNames": ["m2"]}), true),
+            (json!({"exclude": ["m1"]}), true),
+            (
+                json!({"labelSelector": {"matchLabels": {"tier": "gold"}}}),
+                true,
+            ),
+            (
+                json!({"clusterNames": ["m1", "m2"], "exclude": ["m3"]}),
+                false,
+            ),
+            (
+                json!({"labelSelector": {"matchExpressions": [{"key": "tier"}]}}),
+                false,
+            ),
+        ] {
+            let mut story = Story::new(Asked::default());
+            story.write(person(), &cluster_key("m1"), cluster("True", &[]));
+            let mut placed = binding(&["m1"]);
+            placed["spec"]["placement"] = json!({ "clusterAffinity": affinity });
+            story.write(control_plane(), &binding_key("web"), placed);
+            evict(story.wait(3_600), "PlacementChanged");
+            story.keeps(is_kept, affinity);
         }
     }
 

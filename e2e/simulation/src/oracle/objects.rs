@@ -287,6 +287,19 @@ pub fn is_fenced(object: &Value) -> bool {
     has_roles || fencing.is_some_and(|it| !it.is_null())
 }
 
+/// Returns whether the names or labels of an affinity speak against a cluster.
+pub fn rules_out(affinity: &Value, name: &str, cluster: &Value) -> bool {
+    let names = |field: &str| affinity[field].as_array().filter(|it| !it.is_empty());
+    let lists = |names: &Vec<Value>| names.iter().any(|it| it == name);
+    let labels = affinity["labelSelector"]["matchLabels"].as_object();
+    names("clusterNames").is_some_and(|it| !lists(it))
+        || names("exclude").is_some_and(lists)
+        || labels.is_some_and(|labels| {
+            let mut labels = labels.iter();
+            labels.any(|(key, value)| label(cluster, key) != value.as_str())
+        })
+}
+
 /// Returns whether a taint makes workloads leave.
 pub fn evicts(taint: &Value) -> bool {
     taint["effect"] == "NoExecute" || taint["effect"] == "PreferNoExecute"

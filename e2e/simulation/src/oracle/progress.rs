@@ -305,26 +305,11 @@ fn serves(cluster: &Value, version: &str, kind: &str) -> bool {
 /// Returns whether an affinity of names and labels lets a cluster in; one of another shape lets
 /// none in.
 fn is_allowed(affinity: &Value, name: &str, cluster: &Value) -> bool {
-    let Some(affinity) = affinity.as_object() else {
-        return true;
-    };
-    affinity.iter().all(|(field, rule)| match field.as_str() {
-        "clusterNames" => rule
-            .as_array()
-            .is_none_or(|names| names.is_empty() || names.iter().any(|it| it == name)),
-        "exclude" => !rule
-            .as_array()
-            .is_some_and(|names| names.iter().any(|it| it == name)),
-        "labelSelector" => {
-            rule["matchExpressions"].is_null()
-                && rule["matchLabels"].as_object().is_none_or(|labels| {
-                    labels
-                        .iter()
-                        .all(|(key, value)| objects::label(cluster, key) == value.as_str())
-                })
-        }
-        _ => false,
-    })
+    let known = ["clusterNames", "exclude", "labelSelector"];
+    let fields = affinity.as_object();
+    let is_known = fields.is_none_or(|it| it.keys().all(|field| known.contains(&field.as_str())))
+        && affinity["labelSelector"]["matchExpressions"].is_null();
+    is_known && !objects::rules_out(affinity, name, cluster)
 }
 
 /// Returns whether there are ten times as many free places for pods as the workload has, and it
