@@ -79,7 +79,7 @@ use crate::fleet::lookups::{Dependencies, OverrideLookup};
 use crate::fleet::pause::Pauses;
 use crate::fleet::scope::Scope;
 use crate::fleet::scoped::Scoped;
-use crate::fleet::template::Kind;
+use crate::fleet::template::{Kind, Template, TemplateKey};
 use crate::fleet::template_event::TemplateChange;
 use crate::fleet::templates::Templates;
 use crate::fleet::unseen_works::UnseenWorks;
@@ -302,6 +302,19 @@ impl Fleet {
         let kind = EventType::Warning;
         self.events
             .publish_about(binding.reference(), kind, reason, note);
+    }
+
+    /// Publishes an event about a problem on a template.
+    pub fn warn_of_template(
+        &self,
+        key: &TemplateKey,
+        template: &Template,
+        reason: &str,
+        note: impl Into<String>,
+    ) {
+        let about = event_reference(&key.resource(template.metadata()));
+        let kind = EventType::Warning;
+        self.events.publish_about(about, kind, reason, note);
     }
 
     /// Publishes an event about a problem of the fleet API on one of its namespaces.

@@ -227,18 +227,6 @@ impl Template {
         recorded_fingerprint(binding).is_some_and(|recorded| recorded != self.fingerprint())
     }
 
-    /// Returns the reference by which events name the template.
-    pub fn reference(&self, key: &TemplateKey) -> k8s_openapi::api::core::v1::ObjectReference {
-        k8s_openapi::api::core::v1::ObjectReference {
-            api_version: Some(key.kind.api_version.clone()),
-            kind: Some(key.kind.kind.clone()),
-            namespace: key.namespace.clone(),
-            name: Some(key.name.clone()),
-            uid: self.metadata.uid.clone(),
-            ..Default::default()
-        }
-    }
-
     /// Returns whether the template is being deleted.
     pub fn is_deleting(&self) -> bool {
         self.metadata.deletion_timestamp.is_some()

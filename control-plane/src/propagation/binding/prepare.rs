@@ -143,7 +143,7 @@ pub(super) fn prepare(
         fails(error);
     }
     for error in refused_by_policy {
-        report_refusal(fleet, binding, template.reference(&template_key), error);
+        report_refusal(fleet, binding, (&template_key, &*template), error);
     }
     for work in &mut rendered {
         let held = works.iter().find(|held| {
@@ -244,15 +244,14 @@ fn report_undone(
 fn report_refusal(
     fleet: &Fleet,
     binding: &AnyBinding,
-    about: k8s_openapi::api::core::v1::ObjectReference,
+    (template_key, template): (&TemplateKey, &Template),
     error: &Error,
 ) {
     let key = BindingKey::of(binding);
     let (reason, note) = ("ApplyOverridePolicyFailed", error.to_string());
     tracing::warn!(binding = %key, error = note, "the works of some clusters stay as they are");
     fleet.warn(binding, reason, note.clone());
-    let kind = EventType::Warning;
-    fleet.events.publish_about(about, kind, reason, note);
+    fleet.warn_of_template(template_key, template, reason, note);
 }
 
 /// Returns the spec with the replicas that each Work is to have, where these differ from the

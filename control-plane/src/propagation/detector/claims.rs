@@ -10,7 +10,6 @@ use std::time::Duration;
 use kube::Client;
 use kube::core::ObjectMeta;
 use muster_shared::controller::Controller;
-use muster_shared::events::EventType;
 use muster_shared::merge;
 use muster_shared::queue::Next;
 use muster_shared::tasks::Tasks;
@@ -78,8 +77,8 @@ impl Detector {
             return;
         };
         if self.memory().is_update(key, &note) {
-            let (events, about) = (&self.fleet.events, template.reference(key));
-            events.publish_about(about, EventType::Warning, "ApplyPolicyFailed", note);
+            self.fleet
+                .warn_of_template(key, &template, "ApplyPolicyFailed", note);
         }
     }
 

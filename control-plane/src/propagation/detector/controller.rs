@@ -449,8 +449,8 @@ impl Detector {
         };
         self.forget_refusal(key);
         if self.memory().is_update(key, &note) {
-            let (events, about) = (&self.fleet.events, template.reference(key));
-            events.publish_about(about, EventType::Warning, "ApplyPolicyFailed", note);
+            self.fleet
+                .warn_of_template(key, template, "ApplyPolicyFailed", note);
         }
         true
     }
@@ -490,14 +490,14 @@ impl Detector {
             return;
         }
         tracing::warn!(template = %key, policy = %policy.key(), error = note, "cannot propagate");
-        let events = &self.fleet.events;
-        let about = template.reference(key);
-        events.publish_about(about, EventType::Warning, "ApplyPolicyFailed", note.clone());
+        let reason = "ApplyPolicyFailed";
+        self.fleet
+            .warn_of_template(key, template, reason, note.clone());
         // What is wrong with the policy itself is reported by its audit; this is about one of its
         // templates.
         if matches!(error, Error::Build(_) | Error::Unreadable { .. }) {
             let note = format!("{key}: {note}");
-            policy.report(events, EventType::Warning, "ApplyPolicyFailed", note);
+            policy.report(&self.fleet.events, EventType::Warning, reason, note);
         }
     }
 }

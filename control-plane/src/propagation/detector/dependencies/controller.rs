@@ -504,10 +504,7 @@ impl Distributor {
             return;
         }
         tracing::warn!(template = %key, reason, note, "a template that others refer to");
-        let about = template.reference(key);
-        fleet
-            .events
-            .publish_about(about, EventType::Warning, reason, note);
+        fleet.warn_of_template(key, template, reason, note);
     }
 }
 
