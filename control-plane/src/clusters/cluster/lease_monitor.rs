@@ -78,17 +78,6 @@ impl State {
     }
 }
 
-/// Returns the token of the next page; an empty token means that there is none.
-fn following(token: Option<String>) -> Option<String> {
-    token.filter(|token| !token.is_empty())
-}
-
-/// Returns whether a cluster renews a lease that is missed when it falls silent. The removal of one
-/// waits for its agent until then.
-fn is_listened_to(cluster: &Cluster) -> bool {
-    cluster.spec.sync_mode == ClusterSyncMode::Pull
-}
-
 impl LeaseMonitor {
     async fn run(self: Arc<Self>) {
         if !self.fleet.ready().await {
@@ -178,7 +167,8 @@ impl LeaseMonitor {
     fn see(&self, cluster: &Cluster) {
         let name = cluster.name_any();
         let is_new = self.with(|state, now| {
-            if !is_listened_to(cluster) {
+            // The removal of a cluster waits for its agent, unless the cluster is silent.
+            if cluster.spec.sync_mode != ClusterSyncMode::Pull {
                 state.tracker.forget(&name);
                 return false;
             }
@@ -291,7 +281,7 @@ impl LeaseMonitor {
             for lease in &list.items {
                 self.renewed(lease);
             }
-            page.continue_token = following(list.metadata.continue_);
+            page.continue_token = list.metadata.continue_.filter(|it| !it.is_empty());
             if page.continue_token.is_none() {
                 break;
             }
@@ -372,67 +362,3 @@ impl LeaseMonitor {
 
 #[cfg(test)]
 mod written_tests;
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn a_silence_is_believed_while_the_api_is_in_reach_and_was_asked_about_it() {
-        let now = Instant::now();
-        let grace = Duration::from_secs(40);
-        let graces = Graces {
-            monitor: grace,
-            startup: grace,
-        };
-        for (in_reach, asked, expected) in [
-            (true, true, true),
-            (true, false, false),
-            (false, true, false),
-            (false, false, false),
-        ] {
-            let mut state = State {
-                tracker: LivenessTracker::new(graces, now),
-                contact: Contact::new(grace, now),
-            };
-            state.tracker.cluster("m", None, Duration::ZERO, now);
-            if asked {
-                state.tracker.confirmed("m", now);
-            }
-            if !in_reach {
-                state.contact.failed();
-            }
-            let found = state.believes_silence("m", now);
-            assert_eq!(found, expected, "{in_reach} {asked}");
-        }
-    }
-
-    #[test]
-    fn leases_are_read_to_the_last_page() {
-        for (token, expected) in [(None, None), (Some(""), None), (Some("next"), Some("next"))] {
-            let found = following(token.map(str::to_owned));
-            assert_eq!(found.as_deref(), expected);
-        }
-    }
-
-    #[test]
-    fn clusters_with_agents_are_listened_to_as_long_as_they_are_there() {
-        for (mode, deleting, expected) in [
-            ("Pull", false, true),
-            // The removal of a cluster waits for its agent, unless the cluster is silent.
-            ("Pull", true, true),
-            ("Push", false, false),
-            ("Push", true, false),
-        ] {
-            let deletion = deleting.then_some("2024-01-01T00:00:00Z");
-            let cluster = serde_json::from_value(json!({
-                "metadata": {"name": "m", "deletionTimestamp": deletion},
-                "spec": {"syncMode": mode},
-            }))
-            .unwrap();
-            assert_eq!(is_listened_to(&cluster), expected, "{mode} {deleting}");
-        }
-    }
-}
