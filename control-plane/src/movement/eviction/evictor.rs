@@ -412,4 +412,4 @@ impl Evictor {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -23,10 +23,10 @@ use crate::movement::eviction::record::Record;
 use crate::scheduler::core::Snapshot;
 
 /// A fleet and its workloads, an opened evictor, and a clock that tests move.
-struct World {
-    evictor: Evictor,
-    start: Instant,
-    second: f64,
+pub struct World {
+    pub evictor: Evictor,
+    pub start: Instant,
+    pub second: f64,
     clusters: Vec<Arc<Cluster>>,
     bindings: Vec<Arc<AnyBinding>>,
     /// The fleets in which the evictions of the last [`pass`](Self::pass) were placed.
@@ -42,7 +42,7 @@ fn switches(failover: bool) -> Switches {
     }
 }
 
-fn cluster(name: &str, taints: &Value) -> Arc<Cluster> {
+pub fn cluster(name: &str, taints: &Value) -> Arc<Cluster> {
     let status = json!({"conditions": [
         {"type": "Ready", "status": "True", "reason": "", "message": "", "lastTransitionTime": "1970-01-01T00:00:00Z"},
     ]});
@@ -58,7 +58,7 @@ fn since(name: &str, ready: &str, second: i64, taints: &Value) -> Arc<Cluster> {
     Arc::new(cluster)
 }
 
-fn down(second: i64) -> Value {
+pub fn down(second: i64) -> Value {
     taint("NoExecute", second)
 }
 
@@ -67,7 +67,7 @@ fn taint(effect: &str, second: i64) -> Value {
 }
 
 /// Returns a binding on clusters; `more` is merged into its spec.
-fn binding(name: &str, on: &[&str], more: &Value) -> Arc<AnyBinding> {
+pub fn binding(name: &str, on: &[&str], more: &Value) -> Arc<AnyBinding> {
     let clusters: Vec<Value> = on.iter().map(|name| json!({"name": name})).collect();
     let mut spec = json!({"resource": {"apiVersion": "v1", "kind": "ConfigMap", "name": name}, "clusters": clusters, "placement": {}});
     spec.as_object_mut()
@@ -111,7 +111,7 @@ impl World {
         Self::of(failed.chain(well).collect(), vec![binding], true)
     }
 
-    fn of(clusters: Vec<Arc<Cluster>>, bindings: Vec<Arc<AnyBinding>>, failover: bool) -> Self {
+    pub fn of(clusters: Vec<Arc<Cluster>>, bindings: Vec<Arc<AnyBinding>>, failover: bool) -> Self {
         let start = Instant::now();
         let now = Now {
             wall: Timestamp::from_second(1_000).unwrap(),
@@ -130,7 +130,7 @@ impl World {
         world
     }
 
-    fn now(&self) -> Now {
+    pub fn now(&self) -> Now {
         let passed = Duration::from_secs_f64(self.second);
         let wall = Timestamp::from_second(1_000).unwrap()
             + jiff::SignedDuration::try_from(passed).unwrap();

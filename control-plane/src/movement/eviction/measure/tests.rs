@@ -1,90 +1,48 @@
 use std::sync::Arc;
 
 use muster_shared::api::any_binding::AnyBinding;
-use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::PurgeMode;
-use muster_shared::clock::{Clock, calendar};
 use serde_json::json;
 
 use super::*;
-use crate::clusters::taint::default_tolerations::DefaultTolerations;
-use crate::fleet::budget::rate::Rates;
-use crate::movement::eviction::evictor::{Now, Step};
-use crate::movement::eviction::judge::Switches;
+use crate::movement::eviction::evictor::Step;
+use crate::movement::eviction::evictor::tests::{World, binding, cluster, down};
 
-fn now() -> Now {
-    Now::by(&Clock::default())
-}
-
-fn cluster(name: &str, failed: bool) -> Arc<Cluster> {
-    let taints = if failed {
-        json!([{"key": "down", "effect": "NoExecute", "timeAdded": "1970-01-01T00:00:00Z"}])
-    } else {
-        json!([])
-    };
-    let ready = json!({
-        "type": "Ready", "status": "True", "reason": "", "message": "", "lastTransitionTime": "1970-01-01T00:00:00Z",
-    });
-    let cluster = json!({
-        "metadata": {"name": name},
-        "spec": {"taints": taints},
-        "status": {"conditions": [ready]},
-    });
-    Arc::new(serde_json::from_value(cluster).unwrap())
-}
-
-fn spec(kind: &str, tolerated: bool) -> serde_json::Value {
-    let tolerations = if tolerated {
+/// Returns a workload of a kind in `c0`, which may tolerate for a time that this cluster fails.
+fn workload(name: &str, kind: &str, is_tolerated: bool) -> Arc<AnyBinding> {
+    let tolerations = if is_tolerated {
         json!([{"operator": "Exists", "tolerationSeconds": 4_000_000_000_u32}])
     } else {
         json!([])
     };
-    json!({
+    let more = json!({
         "resource": {"apiVersion": "apps/v1", "kind": kind, "name": "w"},
-        "clusters": [{"name": "c0"}],
         "placement": {"clusterTolerations": tolerations},
-    })
+    });
+    binding(name, &["c0"], &more)
 }
 
-/// Returns an evictor with one failed cluster of four, on it three Deployments (one of which is
+/// Returns a world with one failed cluster of four, on it three Deployments (one of which is
 /// tolerated for a time) and something without a namespace.
-fn evictor() -> Evictor {
-    let switches = Switches {
-        failover: true,
-        no_execute: true,
-        purge_mode: PurgeMode::Gracefully,
-        tolerations: DefaultTolerations::default(),
-    };
-    let mut evictor = Evictor::new(switches, Rates::default(), now());
-    for n in 0..4 {
-        evictor.cluster(&cluster(&format!("c{n}"), n == 0), now());
-    }
-    for n in 0..3 {
-        let binding: AnyBinding = serde_json::from_value(json!({
-            "metadata": {"namespace": "default", "name": format!("w{n}")},
-            "spec": spec("Deployment", n == 0),
-        }))
-        .unwrap();
-        evictor.binding(&Arc::new(binding), now());
-    }
-    let binding: AnyBinding = serde_json::from_value(
-        json!({"metadata": {"name": "w"}, "spec": spec("ClusterRole", false)}),
-    )
-    .unwrap();
-    evictor.binding(&Arc::new(binding), now());
-    evictor.open(now());
-    evictor
+fn world() -> World {
+    let well = ["c1", "c2", "c3"].map(|name| cluster(name, &json!([])));
+    let clusters = [cluster("c0", &down(0))].into_iter().chain(well);
+    let deployments = (0..3).map(|n| workload(&format!("w{n}"), "Deployment", n == 0));
+    let mut role = AnyBinding::clone(&workload("w", "ClusterRole", false));
+    role.metadata.namespace = None;
+    let workloads = deployments.chain([Arc::new(role)]);
+    World::of(clusters.collect(), workloads.collect(), true)
 }
 
 /// Returns what `/metrics` shows after `act`, without comments and in order.
-fn shown(act: impl FnOnce(&mut Evictor, &mut Meter, Instant)) -> Vec<String> {
+fn shown(act: impl FnOnce(&mut World, &mut Meter)) -> Vec<String> {
     let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
     let handle = recorder.handle();
     metrics::with_local_recorder(&recorder, || {
-        let (mut evictor, start) = (evictor(), Instant::now());
-        let mut meter = Meter::new(start);
-        act(&mut evictor, &mut meter, start);
-        meter.show(&evictor, start + Duration::from_secs(10));
+        let mut world = world();
+        let mut meter = Meter::new(world.start);
+        act(&mut world, &mut meter);
+        meter.show(&world.evictor, world.start + Duration::from_secs(10));
     });
     let text = muster_shared::telemetry::render(&handle);
     let mut lines: Vec<String> = text
@@ -98,7 +56,7 @@ fn shown(act: impl FnOnce(&mut Evictor, &mut Meter, Instant)) -> Vec<String> {
 
 #[test]
 fn the_gauges_show_what_waits_and_why() {
-    let lines = shown(|_, _, _| {});
+    let lines = shown(|_, _| {});
     let expected = [
         "cluster_fault_num 1",
         "cluster_fault_rate 0.25",
@@ -118,7 +76,7 @@ fn the_gauges_show_what_waits_and_why() {
 }
 
 /// Evicts until one has left: the first three end otherwise.
-fn process_all(evictor: &mut Evictor, meter: &mut Meter, start: Instant) {
+fn process_all(world: &mut World, meter: &mut Meter) {
     let mut outcomes = [
         Outcome::Conflict,
         Outcome::Nowhere("full".into()),
@@ -126,11 +84,9 @@ fn process_all(evictor: &mut Evictor, meter: &mut Meter, start: Instant) {
     ]
     .into_iter();
     for tick in 0_u32.. {
-        let now = Now {
-            wall: calendar(),
-            tick: start + tick * Duration::from_millis(100),
-        };
-        if let Step::Evict(eviction) = evictor.next(now) {
+        world.second = f64::from(tick) / 10.0;
+        let now = world.now();
+        if let Step::Evict(eviction) = world.evictor.next(now) {
             let outcome = outcomes.next().unwrap_or_else(|| Outcome::Evicted {
                 binding: eviction.binding.clone(),
                 to: "c1".into(),
@@ -142,7 +98,7 @@ fn process_all(evictor: &mut Evictor, meter: &mut Meter, start: Instant) {
                 &outcome,
                 eviction.since() + jiff::SignedDuration::from_secs(2),
             );
-            evictor.done(&eviction, outcome, now);
+            world.evictor.done(&eviction, outcome, now);
             if end {
                 break;
             }
@@ -153,9 +109,9 @@ fn process_all(evictor: &mut Evictor, meter: &mut Meter, start: Instant) {
 #[test]
 fn what_was_processed_is_counted_by_its_end() {
     let lines = shown(process_all);
-    let later = shown(|evictor, meter, start| {
-        process_all(evictor, meter, start);
-        meter.show(evictor, start);
+    let later = shown(|world, meter| {
+        process_all(world, meter);
+        meter.show(&world.evictor, world.start);
     });
     let nothing_since = r#"evict_rate{cluster_name="c0"} 0"#;
     assert!(later.iter().any(|line| line == nothing_since), "{later:#?}");
@@ -182,9 +138,11 @@ fn what_was_processed_is_counted_by_its_end() {
 
 #[test]
 fn a_recovered_cluster_leaves_no_figure_behind_that_says_otherwise() {
-    let lines = shown(|evictor, meter, start| {
-        meter.show(evictor, start);
-        evictor.cluster(&cluster("c0", false), now());
+    let lines = shown(|world, meter| {
+        meter.show(&world.evictor, world.start);
+        world
+            .evictor
+            .cluster(&cluster("c0", &json!([])), world.now());
     });
     for line in &lines {
         let (name, value) = line.rsplit_once(' ').unwrap();
@@ -197,11 +155,11 @@ fn a_recovered_cluster_leaves_no_figure_behind_that_says_otherwise() {
 
 #[test]
 fn nothing_is_remembered_or_shown_of_a_cluster_that_has_left_the_fleet() {
-    let lines = shown(|evictor, meter, start| {
-        meter.show(evictor, start);
+    let lines = shown(|world, meter| {
+        meter.show(&world.evictor, world.start);
         assert!(meter.done.contains_key("c0"));
-        evictor.cluster_gone("c0", true, now());
-        meter.show(evictor, start);
+        world.evictor.cluster_gone("c0", true, world.now());
+        meter.show(&world.evictor, world.start);
         assert!(meter.done.is_empty());
     });
     let of_it: Vec<&String> = lines.iter().filter(|line| line.contains("c0")).collect();
