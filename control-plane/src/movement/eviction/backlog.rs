@@ -411,12 +411,6 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_says_since_when_the_item_waits() {
-        let since = Timestamp::from_second(7).unwrap();
-        assert_eq!(rank(3, 7).since(), since);
-    }
-
-    #[test]
     fn the_recovery_of_a_cluster_drops_its_items_and_no_others() {
         let mut backlog = Backlog::default();
         let (a, b, now) = (cluster("a"), cluster("b"), Instant::now());
@@ -436,22 +430,5 @@ mod tests {
         assert_eq!(dropped, ["ready", "stranded", "waiting"].map(item));
         assert_eq!(backlog.next_timer(), None);
         assert_eq!(order(&mut backlog), ["other"]);
-    }
-
-    #[test]
-    fn a_queue_rebuilt_after_a_restart_has_the_same_order() {
-        let items = [("x", 0, 5), ("y", 3, 9), ("z", 0, 2), ("w", 3, 9)];
-        let build = |order: &[usize]| {
-            let mut backlog = Backlog::default();
-            for &i in order {
-                let (key, priority, since) = items[i];
-                backlog.put(&cluster("a"), item(key), Slot::Ready(rank(priority, since)));
-            }
-            backlog
-        };
-        assert_eq!(
-            order(&mut build(&[0, 1, 2, 3])),
-            order(&mut build(&[3, 2, 1, 0]))
-        );
     }
 }

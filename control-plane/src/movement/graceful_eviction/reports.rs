@@ -202,15 +202,4 @@ mod tests {
             assert_eq!(found, expected, "{what}");
         }
     }
-
-    #[test]
-    fn only_tasks_that_wait_for_health_need_the_reports() {
-        for (suppressed, expected) in [(None, true), (Some(true), false), (Some(false), false)] {
-            let task = GracefulEvictionTask {
-                suppress_deletion: suppressed,
-                ..GracefulEvictionTask::default()
-            };
-            assert_eq!(asks_for_health(&task), expected, "{suppressed:?}");
-        }
-    }
 }

@@ -1,11 +1,10 @@
-//! What keeps a workload whose time has come: fences, pauses, and an eviction that is under way.
+//! What keeps a workload whose time has come: fences, and an eviction that is under way.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
 use super::*;
-use crate::fleet::pause::Pause;
 use crate::movement::eviction::fence::FenceGate;
 
 /// Makes a world with the workload `w` on a cluster that failed long ago, beside a healthy cluster.
@@ -99,14 +98,6 @@ fn a_job_that_has_completed_by_its_template_stays_though_no_cluster_reports_it_a
     let jobs: CompletedByTemplate = Box::new(|_| None);
     let mut world = failed(&json!({})).with(|evictor| evictor.completed_by_template = jobs);
     assert_eq!(world.evict(10.0), ["w"]);
-}
-
-#[test]
-fn the_pauses_that_an_evictor_is_given_hold() {
-    let pauses = Pauses::default();
-    pauses.set_fleet(Some(Pause::default()));
-    let mut world = failed(&json!({})).with(|evictor| evictor.pauses = pauses);
-    assert!(world.evict(100.0).is_empty());
 }
 
 #[test]
