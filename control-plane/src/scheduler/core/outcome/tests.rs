@@ -217,25 +217,6 @@ fn a_result_is_known_if_the_binding_has_its_targets_and_its_placement() {
 }
 
 #[test]
-fn results_are_the_same_in_whatever_order() {
-    let targets = |list: &[(&str, i32)]| placed(deployment(2, &json!({})), list).clusters;
-    for (one, other, same) in [
-        (&[][..], &[][..], true),
-        (&[("a", 1), ("b", 2)], &[("b", 2), ("a", 1)], true),
-        (&[("a", 1)], &[("a", 2)], false),
-        (&[("a", 1)], &[("b", 1)], false),
-        (&[("a", 1)], &[("a", 1), ("b", 2)], false),
-        (&[("a", 1), ("b", 2)], &[("b", 1), ("a", 2)], false),
-    ] {
-        assert_eq!(
-            is_same(&targets(one), &targets(other)),
-            same,
-            "{one:?} {other:?}"
-        );
-    }
-}
-
-#[test]
 fn a_report_says_at_once_the_generation_of_its_own_write_if_that_settles_it() {
     let status = ResourceBindingStatus::default();
     let spec = deployment(2, &dynamic());
