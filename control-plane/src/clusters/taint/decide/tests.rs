@@ -324,22 +324,6 @@ fn the_record_stays_small_enough_to_be_written_and_the_oldest_policies_are_follo
 }
 
 #[test]
-fn the_record_of_a_taint_that_very_many_policies_hold_stays_small_enough() {
-    let mut story = Story::new(vec![proposed("example.com/shared", 10, 10); 500]);
-    for (n, policy) in story.policies.iter_mut().enumerate() {
-        policy.metadata.name = Some(format!("{n:0>250}"));
-    }
-    story.ready("False", 5_000);
-    for now in (5_000..5_100).step_by(10) {
-        story.check(now);
-    }
-    assert_eq!(story.check(5_100), ["example.com/shared"]);
-    let text = story.record.as_ref().unwrap().write();
-    assert!(text.len() <= record::LIMIT, "{} bytes", text.len());
-    assert!(text.len() > record::LIMIT / 3, "{} bytes", text.len());
-}
-
-#[test]
 fn the_record_of_very_many_taints_stays_small_enough_when_a_person_takes_them_all_off() {
     let mut spec = shipped("k");
     let taint = |n: i32| json!({"key": format!("k{n}"), "effect": "NoExecute"});
@@ -509,24 +493,6 @@ fn an_empty_list_of_the_proposed_form_always_matches() {
     assert_eq!(story.check(10), NONE);
     assert_eq!(story.check(69), NONE);
     assert_eq!(story.check(70), ["drain"]);
-}
-
-#[test]
-fn an_outcome_is_written_if_taints_or_the_record_change() {
-    for (taints, record, expected) in [
-        (None, None, true),
-        (Some(Vec::new()), None, false),
-        (None, Some(Record::default()), false),
-        (Some(Vec::new()), Some(Record::default()), false),
-    ] {
-        let outcome = Outcome {
-            taints,
-            record,
-            again: Some(at(5)),
-            ..Outcome::default()
-        };
-        assert_eq!(outcome.is_settled(), expected, "{outcome:?}");
-    }
 }
 
 #[test]
