@@ -184,14 +184,6 @@ async fn a_name_keeps_its_last_address_while_nothing_serves_and_that_is_reported
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_published_before_a_copy_serves() {
-    let reports = [("m1", "Unknown"), ("m2", "Unhealthy")];
-    let bench = started(with(web(&reports))).await;
-    assert_eq!(bench.api.all("dnsendpoints"), [Value::Null; 0]);
-    assert_eq!(said(&bench), "NothingServes");
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_name_leads_where_the_workload_is_that_it_follows() {
     let workload = |health: &str| {
         let reports = [("m1", "Healthy"), ("m2", health)];
