@@ -294,21 +294,6 @@ mod tests {
     }
 
     #[test]
-    fn replicas_move_as_those_elsewhere_become_ready() {
-        for (ready, expected) in [
-            ([0, 4, 0], Some([3, 4, 0])),
-            ([1, 4, 0], Some([3, 3, 0])),
-            ([3, 4, 0], None),
-            ([3, 1, 0], None),
-        ] {
-            let each = ["a", "b", "c"].into_iter().zip(ready);
-            let each = each.map(|(name, ready)| report(name, ready, "Healthy"));
-            let kept = keep(4, [3, 1, 0], &Value::Array(each.collect()));
-            assert_eq!(kept, expected, "{ready:?}");
-        }
-    }
-
-    #[test]
     fn pods_beyond_what_a_work_asks_for_are_those_of_a_rolling_update() {
         let reports = json!([report("a", 3, "Healthy"), report("b", 0, "Unhealthy")]);
         let reports: Vec<AggregatedStatusItem> = serde_json::from_value(reports).unwrap();
