@@ -114,17 +114,6 @@ async fn a_move_leaves_claims_in_the_member_and_removes_every_other_copy() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cluster_that_the_policy_deselects_keeps_its_copy_where_the_policy_preserves_it() {
-    let mut binding = moved("web", "v1", "ConfigMap");
-    binding["spec"]["preserveResourcesOnDeletion"] = json!(true);
-    binding["spec"]["placement"]["clusterAffinity"]["clusterNames"] = json!(["m2"]);
-    let works = ["m1", "m2"].map(|cluster| ("works", work_of(&binding, cluster)));
-    let bench = bench(works.into_iter().chain([("resourcebindings", binding)])).await;
-    let expected = [(Method::PATCH, json!(true)), (Method::DELETE, Value::Null)];
-    assert_eq!(written(&bench, "web"), expected);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_cluster_that_an_edit_of_selectors_takes_away_keeps_what_is_preserved_there() {
     let released = vec![(Method::PATCH, json!(true)), (Method::DELETE, Value::Null)];
     let removed = vec![(Method::DELETE, Value::Null)];

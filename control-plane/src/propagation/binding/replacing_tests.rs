@@ -55,32 +55,6 @@ async fn a_target_that_leaves_or_is_silent_takes_the_place_of_no_living_copy() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_copy_stays_where_the_api_refuses_to_make_the_one_that_takes_its_place() {
-    // The cluster has no execution namespace, or a quota or a webhook refuses.
-    for (code, reason) in [
-        (404, "NotFound"),
-        (403, "Forbidden"),
-        (500, "InternalError"),
-    ] {
-        let mut binding = moved("web", "apps/v1", "Deployment");
-        binding["spec"]["clusters"] = json!([{"name": "m2", "replicas": 2}]);
-        let old = work_of(&binding, "m1");
-        let mut bench = bound(["m1", "m2"].map(cluster), deployment(2), binding, [old]);
-        let refused = refusal(code, reason, "web");
-        bench
-            .api
-            .answer(Method::POST, "/karmada-es-m2/works", code, refused);
-        bench.follow().await;
-        pass(600).await;
-        assert_eq!(
-            written(&bench, "web"),
-            [],
-            "{code}: it is the last living copy"
-        );
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_copy_goes_once_the_target_is_known_to_have_its_own_although_its_deletion_was_asked_for()
 {
     for fails in [false, true] {

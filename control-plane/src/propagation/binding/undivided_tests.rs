@@ -180,26 +180,6 @@ async fn a_workload_whose_replicas_are_not_divided_yet_runs_on_whatever_its_kind
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_target_whose_replicas_are_not_divided_yet_takes_the_place_of_no_copy() {
-    // The policy was edited to name m2 before the workload was counted, and nothing has divided its
-    // replicas since: all movement may be paused.
-    let mut binding = moved("web-deployment", "apps/v1", "Deployment");
-    binding["spec"]["clusters"] = json!([{"name": "m2", "replicas": 0}]);
-    let mut old = work_of(&binding, "m1");
-    old["spec"]["workload"]["manifests"][0]["spec"] = json!({"replicas": 2});
-    let mut bench = bound(["m1", "m2"].map(cluster), deployment(2), binding, [old]);
-    bench.follow().await;
-    pass(60).await;
-    let works = bench.api.all("works").into_iter();
-    let asked = works.map(|it| it["spec"]["workload"]["manifests"][0]["spec"]["replicas"].clone());
-    let asked: Vec<_> = asked.collect();
-    assert!(
-        asked.contains(&json!(2)),
-        "nothing runs of a workload with 2 replicas: {asked:?}"
-    );
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_divided_workload_that_is_scaled_from_zero_is_asked_for_once_however_late_its_binding_says_so()
  {
     let made_of = Template::new(deployment(0)).unwrap().fingerprint();
