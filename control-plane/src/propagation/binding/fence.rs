@@ -203,24 +203,4 @@ mod tests {
             assert_eq!(reported, expected, "{is_ready} {is_kept} {deleted:?} {now}");
         }
     }
-
-    #[test]
-    fn the_condition_says_what_is_waited_for_once_people_are_reported() {
-        for reported in [true, false] {
-            let held = Held {
-                message: "its copy in m1 may still run".to_owned(),
-                is_reported: reported,
-                pause: CHECK_EVERY,
-            };
-            let condition = held.condition(at(0));
-            let said = condition.map(|it| (it.type_, it.status, it.reason, it.message));
-            let expected = (
-                REMOVAL_PENDING.to_owned(),
-                "True".to_owned(),
-                FENCED.to_owned(),
-                held.message.clone(),
-            );
-            assert_eq!(said, reported.then_some(expected));
-        }
-    }
 }

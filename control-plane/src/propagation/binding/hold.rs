@@ -228,46 +228,6 @@ mod tests {
     }
 
     #[test]
-    fn a_removal_and_an_eviction_that_are_pending_at_once_do_not_hide_each_other() {
-        use crate::movement::eviction::explain::{EvictionState, Note, merge};
-        let reported = |list: &[Condition]| -> Vec<(String, String, String)> {
-            list.iter()
-                .map(|it| (it.type_.clone(), it.status.clone(), it.reason.clone()))
-                .collect()
-        };
-        let note = |state| {
-            [Note {
-                cluster: "m2".to_owned(),
-                state,
-            }]
-        };
-        let (cause, why) = ("taint x:NoExecute".to_owned(), "full".to_owned());
-        let leaves = merge(
-            &[],
-            &note(EvictionState::Nowhere { cause, why }),
-            false,
-            at(1),
-        )
-        .unwrap();
-        let held = Hold {
-            cluster: "m1",
-            since: at(0),
-            until: Some(at(600)),
-        };
-        let both = conditions::merge(&leaves, condition(Some(&held), &leaves, at(15))).unwrap();
-        assert_eq!(reported(&both)[0], reported(&leaves)[0]);
-        let removed = conditions::merge(&both, condition(None, &both, at(60))).unwrap();
-        assert_eq!(reported(&removed)[0], reported(&leaves)[0]);
-        let stays = merge(&both, &note(EvictionState::Recovered), false, at(60)).unwrap();
-        let is_held = |list: &[Condition]| {
-            list.iter()
-                .any(|it| it.status == "True" && it.reason == "WaitingForRemoval")
-        };
-        assert!(is_held(&stays), "{stays:?}");
-        assert!(!is_held(&removed), "{removed:?}");
-    }
-
-    #[test]
     fn it_is_reconciled_again_when_it_has_to_be_reported_and_when_it_ends() {
         let held = Hold {
             cluster: "m1",
