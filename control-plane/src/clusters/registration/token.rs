@@ -302,32 +302,6 @@ mod tests {
     }
 
     #[test]
-    fn a_token_with_a_date_that_cannot_be_read_has_expired() {
-        let mut entry = Entry::read(
-            &Entry {
-                token: Token::generate().unwrap(),
-                description: String::new(),
-                expiration: Some(Timestamp::MAX),
-                usages: Vec::new(),
-                groups: Vec::new(),
-            }
-            .secret(),
-        )
-        .unwrap();
-        let now: Timestamp = "2030-01-01T00:00:00Z".parse().unwrap();
-        assert!(entry.expiration.is_some_and(|end| end > now));
-        let mut secret = entry.secret();
-        let bad = ByteString(b"tomorrow".to_vec());
-        secret
-            .data
-            .as_mut()
-            .unwrap()
-            .insert("expiration".to_owned(), bad);
-        entry = Entry::read(&secret).unwrap();
-        assert!(entry.expiration.is_some_and(|end| end <= now));
-    }
-
-    #[test]
     fn only_what_the_api_takes_for_a_token_is_one() {
         let entry = Entry {
             token: Token::generate().unwrap(),
