@@ -274,15 +274,6 @@ mod tests {
     }
 
     #[test]
-    fn one_of_a_higher_priority_is_called_before_those_that_wait_for_longer() {
-        let (moves, now) = (MoveQueue::new(), Instant::now());
-        for (key, priority) in [("a", 0), ("b", 0), ("urgent", 7)] {
-            moves.refused(&key, priority, Some(now));
-        }
-        assert_eq!(call_three(&moves, now), ["urgent", "a", "b"]);
-    }
-
-    #[test]
     fn one_whose_priority_is_edited_while_it_waits_takes_another_place_by_it() {
         for (key, priority, expected) in [
             ("c", 7, ["c", "a", "b"]),
