@@ -168,12 +168,14 @@ fn an_order_is_attributed_to_the_user_who_writes_it_whatever_they_write_it_with(
         })
     };
     let suspended = policy(json!({"dispatching": true}));
+    let switched_off = policy(json!({"dispatching": false}));
     for (kind, new, old, expected) in [
         (CLUSTER, &drained, &cluster, Some("drain")),
         (CLUSTER, &drained, &drained, None),
         (CLUSTER, &cluster, &drained, Some("undrain")),
         (POLICY, &suspended, &policy(Value::Null), Some("suspend")),
         (POLICY, &policy(json!({})), &suspended, Some("unsuspend")),
+        (POLICY, &switched_off, &suspended, Some("unsuspend")),
         (POLICY, &policy(json!({})), &policy(Value::Null), None),
     ] {
         let answer = ask(Question::Default, kind, new, old);
@@ -243,24 +245,6 @@ fn whoever_restores_a_policy_is_not_reported_to_have_given_its_orders_long_ago()
         .iter()
         .any(|it| it.by == "me" && it.at < Some(now()));
     assert!(!lie, "{reported:?}");
-}
-
-#[test]
-fn a_suspension_that_is_switched_off_is_ended_and_not_ordered() {
-    let policy = |dispatching: bool| {
-        json!({
-            "metadata": {"name": "p", "namespace": "n"},
-            "spec": {"suspension": {"dispatching": dispatching}},
-        })
-    };
-    let (new, old) = (policy(false), policy(true));
-    let new = admitted(POLICY, &new, &old);
-    let new = policy::Policy::deserialize(&new).unwrap();
-    let reported = attribution::Attribution::all(&new.metadata);
-    assert_eq!(
-        reported.last().unwrap().order,
-        attribution::order::UNSUSPEND
-    );
 }
 
 #[test]
