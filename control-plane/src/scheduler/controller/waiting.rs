@@ -195,7 +195,9 @@ impl<K: Clone + Ord + Hash> State<K> {
         let requirements = spec.replica_requirements.as_ref();
         let demand = requirements.map(|it| Demand::new(&it.resource_request));
         let choice = self.choices.insert(spec);
-        let demand = self.demands.insert(demand);
+        // No report is compared with what a set of components asks for: any growth may help it.
+        let is_set = !spec.components.is_empty();
+        let demand = (!is_set).then(|| self.demands.insert(demand)).flatten();
         let wish = match wish {
             WaitsFor::Room if demand.is_none() => WaitsFor::Anything,
             wish => wish,

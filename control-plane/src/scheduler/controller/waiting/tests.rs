@@ -73,6 +73,29 @@ fn who_lacks_room_is_woken_when_as_much_has_appeared_and_once_only() {
 }
 
 #[test]
+fn a_set_of_components_is_woken_by_room_of_any_resource() {
+    let waiting = Waiting::default();
+    let mut set = deployment(0, &aggregated());
+    set.replica_requirements = None;
+    set.components = serde_json::from_value(json!([{
+        "name": "task", "replicas": 2,
+        "replicaRequirements": { "resourceRequest": { "cpu": "3" } },
+    }]))
+    .unwrap();
+    let wait = Wait {
+        wish: WaitsFor::Anything,
+        lacking: 1,
+    };
+    waiting.put(&"set", Some((&set, wait)));
+    // The number of free pods is the same.
+    let at = |cores| cluster("m", cores);
+    assert!(helped(&waiting, &at(5), &at(4)).is_empty());
+    assert_eq!(helped(&waiting, &at(5), &at(6)), ["set"]);
+    waiting.put(&"set", None);
+    assert!(waiting.state.lock().choices.is_empty());
+}
+
+#[test]
 fn a_cluster_that_admits_again_wakes_whoever_may_go_there_whatever_it_lacks() {
     let waiting = Waiting::default();
     let here = deployment(30, &aggregated());
