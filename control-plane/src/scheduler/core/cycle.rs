@@ -4,8 +4,8 @@
 use std::collections::{BTreeSet, HashMap};
 
 use muster_shared::api::binding::{
-    Component, ResourceBindingSpec, ResourceBindingStatus, ResourceHealth, TargetCluster,
-    TargetComponent,
+    Component, GracefulEvictionTask, ResourceBindingSpec, ResourceBindingStatus, ResourceHealth,
+    TargetCluster, TargetComponent,
 };
 use muster_shared::api::policy::Placement;
 use muster_shared::k8s::{Taint, Toleration};
@@ -436,7 +436,8 @@ impl<'a> Trial<'a> {
                 let capacity = capacity.filter(|_| !candidate.closed);
                 let sets = capacity.map_or(0, |capacity| capacity.sets(parts));
                 // What is there takes its own room, also where nothing else may go.
-                sets.max(i64::from(candidate.held.is_some()))
+                let is_there = candidate.held.is_some() || self.kept_copy(candidate).is_some();
+                sets.max(i64::from(is_there))
             } else if candidate.closed {
                 0
             } else if self.spec.replicas <= 0 {
@@ -444,9 +445,25 @@ impl<'a> Trial<'a> {
                 MAX_REPLICAS
             } else {
                 let capacity = candidate.cluster.capacity();
-                capacity.map_or(0, |capacity| estimate.replicas(capacity))
+                let room = capacity.map_or(0, |capacity| estimate.replicas(capacity));
+                let kept = self.kept_copy(candidate).and_then(|it| it.replicas);
+                let kept = i64::from(kept.unwrap_or(0).max(0));
+                (room + kept).min(MAX_REPLICAS)
             };
         }
+    }
+
+    /// Returns the task that keeps an old copy of the workload in a cluster which is no target any
+    /// more. What such a copy uses is not free by what the cluster reports, and is the workload's
+    /// own if it is placed there again. A copy that nothing is reported of is none.
+    fn kept_copy(&self, candidate: &Candidate<'_>) -> Option<&'a GracefulEvictionTask> {
+        let name = candidate.name();
+        if self.options.behaviour == Behaviour::Karmada || candidate.held.is_some() {
+            return None;
+        }
+        let task = self.spec.eviction_task(name)?;
+        let is_kept = !task.purges_directly() && self.status.report(name).is_some();
+        is_kept.then_some(task)
     }
 
     /// Returns why each cluster is refused; only worked out when all are.

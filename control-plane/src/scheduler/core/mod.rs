@@ -144,6 +144,7 @@ pub enum Behaviour {
     /// - unknown clusters stay: an object that cannot be read, or that is missing in a short list,
     ///   is not deleted;
     /// - a new placement that was requested prefers no cluster for having the workload;
+    /// - what an old copy uses in a cluster that keeps it is room for the workload there;
     /// - a cluster with a taint of effect `PreferNoSchedule` is chosen after others.
     #[default]
     Muster,

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::fixtures::{cluster, decide_with, placed, snapshot, tainted, text};
 use crate::scheduler::core::need::{Need, need};
-use crate::scheduler::core::{Decision, FitError, Options};
+use crate::scheduler::core::{Decision, FitError, Options, schedule};
 
 /// Returns a job manager of one core and so many task managers of two.
 fn job(tasks: i32, constraint: &Value) -> ResourceBindingSpec {
@@ -111,6 +111,24 @@ fn a_workload_stays_in_a_cluster_that_takes_no_others() {
     let cordoned = tainted("m1", 20, "unschedulable", "NoSchedule");
     let found = decide(&job(3, &one_cluster()), &[cordoned, cluster("m2", 9)], true);
     assert_eq!(text(found), "m2:0", "a new one does not go there");
+}
+
+#[test]
+fn a_workload_returns_to_a_cluster_that_keeps_its_old_copy_and_has_no_other_room() {
+    let mut spec = job(3, &one_cluster());
+    let task = json!([{ "fromCluster": "m1", "reason": "NoClusterFit", "producer": "p" }]);
+    spec.graceful_eviction_tasks = serde_json::from_value(task).unwrap();
+    let options = Options {
+        components: true,
+        ..Options::default()
+    };
+    let full = snapshot(&[cluster("m1", 0)]);
+    for (reported, returns) in [("m1", true), ("m2", false)] {
+        let status = json!({ "aggregatedStatus": [{ "clusterName": reported }] });
+        let status = serde_json::from_value(status).unwrap();
+        let decided = schedule(&spec, &status, &full, &options);
+        assert_eq!(decided.is_ok(), returns, "{reported}");
+    }
 }
 
 #[test]

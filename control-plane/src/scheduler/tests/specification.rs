@@ -585,6 +585,31 @@ fn a_copy_that_gives_all_its_replicas_away_does_not_stay_with_a_share_of_zero() 
 }
 
 #[test]
+fn what_an_old_copy_uses_is_room_for_the_workload_where_it_is_placed_again() {
+    // One core is free beside what the old copy uses.
+    let clusters = snapshot(&[cluster("m1", 1)]);
+    for (what, reported, mode, kept, fits) in [
+        ("it is there", "m1", "Gracefully", json!(2), true),
+        ("it stays for ever", "m1", "Never", json!(2), true),
+        ("it is smaller", "m1", "Gracefully", json!(1), false),
+        ("it is not counted", "m1", "Gracefully", Value::Null, false),
+        ("it goes first", "m1", "Directly", json!(2), false),
+        ("unreported", "m2", "Gracefully", json!(2), false),
+    ] {
+        let mut spec = deployment(3, &aggregated());
+        let task = json!([{
+            "fromCluster": "m1", "reason": "NoClusterFit", "producer": "p",
+            "purgeMode": mode, "replicas": kept,
+        }]);
+        spec.graceful_eviction_tasks = serde_json::from_value(task).unwrap();
+        let status = json!({"aggregatedStatus": [{"clusterName": reported}]});
+        let status: ResourceBindingStatus = serde_json::from_value(status).unwrap();
+        let decided = schedule(&spec, &status, &clusters, &Options::default());
+        assert_eq!(text(decided) == "m1:3", fits, "{what}");
+    }
+}
+
+#[test]
 fn an_old_copy_that_waits_for_others_is_given_no_share_of_zero() {
     let clusters = ["m1", "m2", "m3"].map(|name| cluster(name, 10));
     let options = Options {
