@@ -281,7 +281,7 @@ impl Evictor {
         let key = self.key_of(binding);
         let old = self.bindings.insert(key.clone(), binding.clone());
         if let Some(old) = old.as_ref().filter(|old| inputs::is_same(old, binding)) {
-            if inputs::refuses_less(old, binding) {
+            if inputs::may_take_more(old, binding) {
                 self.retry_soon(&key, binding, now);
             }
             return;

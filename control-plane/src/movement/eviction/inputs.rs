@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::api::binding::ResourceHealth;
 use muster_shared::api::policy::Placement;
 
 use super::judge;
@@ -35,9 +36,24 @@ pub fn is_same(binding: &AnyBinding, other: &AnyBinding) -> bool {
         && binding.metadata.deletion_timestamp == other.metadata.deletion_timestamp
 }
 
-/// Returns whether a cluster that could not apply the workload does not say so any more: it may do
-/// in place of one that has to be left.
-pub fn refuses_less(before: &AnyBinding, now: &AnyBinding) -> bool {
+/// Returns whether a cluster reports something by which it may do in place of one that has to be
+/// left, and did not before: one that could not apply the workload does not say so any more, or an
+/// old copy that a cluster keeps is healthy again.
+pub fn may_take_more(before: &AnyBinding, now: &AnyBinding) -> bool {
+    let is_healthy = |binding: &AnyBinding, cluster: &str| {
+        let report = binding.status().report(cluster);
+        report.is_some_and(|it| it.health == Some(ResourceHealth::Healthy))
+    };
+    let mut left = now.spec.graceful_eviction_tasks.iter();
+    refuses_less(before, now)
+        || left.any(|it| {
+            let cluster = &it.from_cluster;
+            is_healthy(now, cluster) && !is_healthy(before, cluster)
+        })
+}
+
+/// Returns whether a cluster that could not apply the workload does not say so any more.
+fn refuses_less(before: &AnyBinding, now: &AnyBinding) -> bool {
     let still: HashSet<&str> = refusing(now).collect();
     refusing(before).any(|it| !still.contains(it))
 }
@@ -133,6 +149,34 @@ mod tests {
             let (old, new) = (binding(both), binding(&changed));
             assert_eq!(is_same(&old, &new), expected, "{what}");
             assert_eq!(is_same(&new, &old), expected, "{what}, and back");
+        }
+    }
+
+    #[test]
+    fn a_cluster_may_take_more_once_it_refuses_nothing_or_its_old_copy_is_healthy_again() {
+        let left = |cluster: &str| {
+            let task = json!({"fromCluster": cluster, "reason": "ApplicationFailure"});
+            ("spec.gracefulEvictionTasks", json!([task]))
+        };
+        let report = |report: Value| ("status.aggregatedStatus", json!([report]));
+        let says = |health: &str| {
+            let healthy = json!({"clusterName": "m3", "applied": true, "health": health});
+            report(healthy)
+        };
+        let refused = report(json!({"clusterName": "m3", "appliedMessage": "refused"}));
+        let [well, ill, unknown] = ["Healthy", "Unhealthy", "Unknown"].map(says);
+        for (what, task, before, now, expected) in [
+            ("a copy got well", "m3", &ill, &well, true),
+            ("a copy is known again", "m3", &unknown, &well, true),
+            ("a copy stays well", "m3", &well, &well, false),
+            ("a copy stays ill", "m3", &ill, &ill, false),
+            ("a copy fell ill", "m3", &well, &ill, false),
+            ("of another cluster", "m4", &ill, &well, false),
+            ("a refusal ended", "m4", &refused, &ill, true),
+            ("a refusal began", "m4", &ill, &refused, false),
+        ] {
+            let [before, now] = [before, now].map(|it| binding(&[left(task), it.clone()]));
+            assert_eq!(may_take_more(&before, &now), expected, "{what}");
         }
     }
 

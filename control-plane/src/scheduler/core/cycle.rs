@@ -337,7 +337,7 @@ impl<'a> Trial<'a> {
     /// Returns the filters of this attempt.
     pub fn filters<'f>(&'f self, affinity: &'f Affinity<'a>) -> Filters<'f> {
         Filters::new(
-            self.spec,
+            (self.spec, self.status),
             self.placement,
             affinity,
             self.snapshot.data().needed(self.spec),

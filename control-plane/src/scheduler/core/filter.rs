@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::ptr;
 
-use muster_shared::api::binding::ResourceBindingSpec;
+use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus, ResourceHealth};
 use muster_shared::api::data_replication::DataReference;
 use muster_shared::api::policy::Placement;
 use muster_shared::conditions;
@@ -130,6 +130,7 @@ pub enum ReturnRule {
 #[derive(Debug)]
 pub struct Filters<'a> {
     spec: &'a ResourceBindingSpec,
+    status: &'a ResourceBindingStatus,
     placement: &'a Placement,
     options: &'a Options,
     affinity: &'a Affinity<'a>,
@@ -142,7 +143,7 @@ impl<'a> Filters<'a> {
     /// Returns the filters for a binding with this placement, of which `affinity` is in use, and
     /// which needs this data.
     pub fn new(
-        spec: &'a ResourceBindingSpec,
+        (spec, status): (&'a ResourceBindingSpec, &'a ResourceBindingStatus),
         placement: &'a Placement,
         affinity: &'a Affinity<'a>,
         data: Needed<'a>,
@@ -150,6 +151,7 @@ impl<'a> Filters<'a> {
     ) -> Self {
         Self {
             spec,
+            status,
             placement,
             options,
             affinity,
@@ -336,15 +338,23 @@ impl<'a> Filters<'a> {
             ReturnRule::TaskDone => true,
             ReturnRule::Recovered => {
                 // The cluster shows no sign of what went wrong with the application there, so only
-                // the end of the task says that it may be tried there again. So it is with one
-                // that could not apply the workload. Where it was placed again while the task
-                // lasts, which may be for ever (purge mode Never), it stays.
+                // the end of the task, or the health of the copy that it keeps, says that it may be
+                // tried there again. So it is with one that could not apply the workload. Where it
+                // was placed again while the task lasts, which may be for ever (purge mode Never),
+                // it stays.
                 let is_shown =
                     ![REASON_APPLICATION_FAILURE, REASON_NOT_APPLIED].contains(&&*task.reason);
-                !(is_shown || placed) || self.is_driven_out(cluster)
+                let is_over = is_shown || self.is_healthy_in(cluster);
+                !(is_over || placed) || self.is_driven_out(cluster)
             }
         };
         refused.then_some(Rejection::Evicting)
+    }
+
+    /// Returns whether a cluster reports a healthy copy of the workload.
+    fn is_healthy_in(&self, cluster: &ClusterInfo) -> bool {
+        let report = self.status.report(cluster.name());
+        report.is_some_and(|it| it.health == Some(ResourceHealth::Healthy))
     }
 
     /// Returns whether a taint still drives the workload out.

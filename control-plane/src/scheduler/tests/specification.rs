@@ -136,6 +136,34 @@ fn a_cluster_takes_back_what_was_about_to_leave_once_it_has_recovered() {
 }
 
 #[test]
+fn an_application_goes_back_to_a_cluster_where_its_old_copy_is_healthy_again() {
+    let up = cluster("m", 10);
+    let down = tainted("m", 10, "x", "NoExecute");
+    let evicting = "0/1 clusters are available: 1 cluster(s) is in the process of eviction.";
+    let untolerated =
+        "0/1 clusters are available: 1 cluster(s) had untolerated taint {x:NoExecute}.";
+    for reason in ["ApplicationFailure", "NotApplied"] {
+        let spec = leaving(deployment(2, &dynamic()), "m", reason);
+        for (health, reporting, cluster, expected) in [
+            ("Healthy", "m", &up, "m:2"),
+            ("Unhealthy", "m", &up, evicting),
+            ("Unknown", "m", &up, evicting),
+            ("Healthy", "other", &up, evicting),
+            ("Healthy", "m", &down, untolerated),
+        ] {
+            let reports = json!([{ "clusterName": reporting, "health": health }]);
+            let status: ResourceBindingStatus =
+                serde_json::from_value(json!({ "aggregatedStatus": reports })).unwrap();
+            let clusters = snapshot(std::slice::from_ref(cluster));
+            let got = |options: &Options| text(schedule(&spec, &status, &clusters, options));
+            let what = format!("{reason}, {health} in {reporting}");
+            assert_eq!(got(&Options::default()), expected, "{what}");
+            assert_ne!(got(&Options::karmada()), "m:2", "{what}");
+        }
+    }
+}
+
+#[test]
 fn new_replicas_avoid_clusters_with_taints_as_long_as_others_suffice() {
     let ill = tainted("m1", 10, "cluster.karmada.io/not-ready", "NoSchedule");
     let clusters = [ill, cluster("m2", 4)];

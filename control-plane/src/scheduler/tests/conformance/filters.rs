@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use muster_shared::api::binding::ResourceBindingStatus;
 use serde_json::{Map, Value, json};
 
 use super::{binding_spec, decode, replay};
@@ -25,7 +26,8 @@ fn evaluate(input: &Value) -> Value {
     let affinity = Affinity::new(&spec, &placement, observed);
     let options = Options::karmada();
     let needed = snapshot.data().needed(&spec);
-    let filters = Filters::new(&spec, &placement, &affinity, needed, &options);
+    let status = ResourceBindingStatus::default();
+    let filters = Filters::new((&spec, &status), &placement, &affinity, needed, &options);
     let placed = spec.target(cluster.name()).is_some();
     let rejections = filters.all(cluster, placed);
     assert_eq!(
