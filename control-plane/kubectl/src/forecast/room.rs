@@ -50,24 +50,33 @@ impl Rooms {
         room.collect()
     }
 
-    /// Takes the room of new replicas off a cluster.
+    /// Takes the room of new replicas off a cluster. A workload with components has no replicas of
+    /// its own, and takes what all its components take.
     pub fn occupy(&mut self, spec: &ResourceBindingSpec, gain: &TargetCluster) {
         let Some(free) = self.free.get_mut(&gain.name) else {
             return;
         };
-        let requests = spec.replica_requirements.iter();
-        let requests = requests.flat_map(|needs| &needs.resource_request);
-        let each = requests.filter_map(|(name, wire)| {
-            let amount = Quantity::from_wire(wire).ok()?;
-            Some((name.as_str(), amount))
+        let components = spec.components.iter().map(|it| {
+            let needs = it.replica_requirements.as_ref();
+            let requests = needs.map(|needs| &needs.resource_request);
+            (requests, it.replicas.max(0))
         });
-        let pod = spec
-            .is_workload()
-            .then_some(("pods", Quantity::units(1, Quantity::ZERO.format())));
-        for (name, amount) in each.chain(pod) {
-            if let Some(free) = free.get_mut(name) {
-                let more = amount.nano().saturating_mul(gain.replicas.into());
-                *free -= Quantity::from_nano(more, amount.format());
+        let needs = spec.replica_requirements.as_ref();
+        let own = (needs.map(|needs| &needs.resource_request), gain.replicas);
+        let own = spec.components.is_empty().then_some(own);
+        for (requests, replicas) in components.chain(own) {
+            let each = requests.into_iter().flatten().filter_map(|(name, wire)| {
+                let amount = Quantity::from_wire(wire).ok()?;
+                Some((name.as_str(), amount))
+            });
+            let pod = spec
+                .is_workload()
+                .then_some(("pods", Quantity::units(1, Quantity::ZERO.format())));
+            for (name, amount) in each.chain(pod) {
+                if let Some(free) = free.get_mut(name) {
+                    let more = amount.nano().saturating_mul(replicas.into());
+                    *free -= Quantity::from_nano(more, amount.format());
+                }
             }
         }
     }
@@ -101,4 +110,49 @@ fn free(clusters: &[Cluster]) -> BTreeMap<String, Free> {
             (cluster.name_any(), summary.map(unused).unwrap_or_default())
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_moves_takes_the_room_of_its_replicas_or_of_all_its_components() {
+        let summary = json!({"allocatable": {"cpu": "8", "pods": "20"}});
+        let cluster = json!({
+            "metadata": {"name": "m1"},
+            "status": {"resourceSummary": summary},
+        });
+        let clusters: [Cluster; 1] = [serde_json::from_value(cluster).unwrap()];
+        let needs = |cpu: &str| json!({"resourceRequest": {"cpu": cpu}});
+        let component = |name: &str, replicas: i32, cpu: &str| {
+            let needs = needs(cpu);
+            json!({"name": name, "replicas": replicas, "replicaRequirements": needs})
+        };
+        let set = json!([
+            component("job", 1, "1"),
+            component("task", 2, "2"),
+            {"name": "bare", "replicas": 1},
+        ]);
+        let plain = json!({"replicas": 3, "replicaRequirements": needs("1")});
+        for (what, spec, replicas, expected) in [
+            ("two replicas more", plain, 2, ["6", "18"]),
+            ("components", json!({"components": set}), 0, ["3", "16"]),
+            ("what runs no pods", json!({}), 0, ["8", "20"]),
+        ] {
+            let spec: ResourceBindingSpec = serde_json::from_value(spec).unwrap();
+            let gain = TargetCluster {
+                name: "m1".to_owned(),
+                replicas,
+                ..TargetCluster::default()
+            };
+            let mut rooms = Rooms::of(&clusters);
+            rooms.occupy(&spec, &gain);
+            let room = &rooms.compared(|_| true)[0];
+            let free = ["cpu", "pods"].map(|it| room.free[it].1.to_string());
+            assert_eq!(free, expected, "{what}");
+        }
+    }
 }
