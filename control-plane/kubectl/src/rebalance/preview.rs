@@ -115,8 +115,10 @@ pub(super) fn preview(
                 .push(stays("a new placement leaves it where it is")),
             Ok(Some(decision)) => {
                 let to = &decision.clusters;
+                // A share of zero replicas brings nothing.
                 let held = |list: &[TargetCluster], name: &str| {
-                    let target = list.iter().find(|it| it.name == name);
+                    let mut copies = list.iter().filter(|it| spec.is_copy(it));
+                    let target = copies.find(|it| it.name == name);
                     target.map(|it| it.replicas)
                 };
                 match cluster {
@@ -280,5 +282,30 @@ mod tests {
         assert_eq!(check(Some("m1")).moves, reported.moves);
         assert_eq!(check(Some("m2")).moves, []);
         assert_eq!(Preview::default().table(false), "There is no workload\n");
+    }
+
+    #[test]
+    fn a_share_of_zero_replicas_brings_nothing_to_a_cluster() {
+        let clusters = ["m1", "m2", "m3"].map(|name| cluster(name, "100"));
+        let mut placement = groups("m1");
+        placement["clusterAffinities"][0]["clusterNames"] = json!(["m1", "m3"]);
+        let bindings = [binding("web", "m2", &placement)];
+        let options = Options {
+            keep_empty: true,
+            ..Options::default()
+        };
+        let check = |cluster| preview(&bindings, cluster, &snapshot(&clusters), &options);
+        let shares = check(None).moves.remove(0).to;
+        let replicas = ["m1", "m3"].map(|name| {
+            let share = shares.iter().find(|it| it.cluster == name);
+            (name, share.unwrap().replicas)
+        });
+        let all: i32 = replicas.iter().map(|it| it.1).sum();
+        assert_eq!(all, 2);
+        assert!(replicas.iter().any(|it| it.1 == 0), "{replicas:?}");
+        for (name, replicas) in replicas {
+            let moves = check(Some(name)).moves;
+            assert_eq!(moves.is_empty(), replicas == 0, "{name}");
+        }
     }
 }
