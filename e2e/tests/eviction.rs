@@ -1,16 +1,12 @@
-//! How fast workloads leave failed clusters, when nothing leaves at all, and what is reported.
+//! When nothing leaves failed clusters, and what leaves them without any policy.
 
 use std::time::Duration;
 
-use crate::heartbeats::{self, Setting, exactly, is_on, left, reported, says, taint, tainted};
+use crate::heartbeats::{self, Setting, exactly, left, says, tainted};
 use crate::support;
-use kube::api::Api;
 use muster_e2e::harness::apply::apply;
 use muster_e2e::harness::heartbeat_fleet::{HeartbeatFleet, name};
-use muster_e2e::harness::objects::delete;
-use muster_e2e::harness::observer::View;
-use muster_shared::api::cluster::Cluster;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// Taints what is not ready, and lets go of what is ready again.
 async fn taint_policy(fleet: &HeartbeatFleet) -> anyhow::Result<()> {
@@ -66,38 +62,6 @@ async fn when_five_of_eight_clusters_fail_nothing_leaves_until_enough_are_back()
         .await?;
         let events = fleet.events("member3").await?;
         assert!(events.contains("EvictionResumed"), "{events:?}");
-        Ok(())
-    })
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn with_failover_off_no_taint_moves_anything_and_a_cluster_can_still_be_removed() {
-    let setting = Setting::named("gate-off", 3).without_failover();
-    heartbeats::run(setting, async |fleet| {
-        fleet.place("web", "member1", &Value::Null)?;
-        let clusters = Api::<Cluster>::all(fleet.client.clone());
-        let taints = json!([
-            {"key": "example.com/mine", "effect": "NoExecute"},
-            {"key": "cluster.karmada.io/terminating", "effect": "NoExecute"},
-        ]);
-        taint(fleet, "member1", &taints).await;
-        let stays = |view: &View| is_on(view, "web", &["member1"]);
-        says(fleet, "web", "False", "FailoverOff").await?;
-        reported(fleet, "web", &["FailoverOff"]).await?;
-        reported(fleet, "member1", &["EvictionOff"]).await?;
-        heartbeats::holds(fleet, "it stays", Duration::from_secs(1), stays).await?;
-        delete(&clusters, "member1").await;
-        heartbeats::until(fleet, "the cluster is gone", |view| {
-            exactly(
-                0,
-                "of it",
-                view.clusters.get(None, "member1").iter().count(),
-            )
-        })
-        .await?;
-        let on = heartbeats::placed(&fleet.observer.view, "web");
-        assert!(on.len() == 1 && on[0] != "member1", "web is on {on:?}");
         Ok(())
     })
     .await;

@@ -1,46 +1,19 @@
-//! What taints of each effect do, who puts them on, which switch keeps them from evicting, and what
-//! the metrics say of it.
+//! Taints of a cluster that is removed, and what the metrics say of workloads that leave a tainted
+//! one.
 
 use std::time::Duration;
 
-use crate::heartbeats::{self, Setting, holds, is_on, placed, reported, says, until};
+use crate::heartbeats::{self, Setting, says};
+use crate::support;
 use futures::StreamExt;
 use kube::api::{Api, DeleteParams, WatchEvent, WatchParams};
 use muster_e2e::harness::apply::apply;
-use muster_e2e::harness::heartbeat_fleet::HeartbeatFleet;
 use muster_e2e::harness::metrics::scrape;
-use muster_e2e::harness::objects::merge_status;
-use muster_e2e::harness::observer::View;
 use muster_e2e::harness::process::free_ports;
 use muster_e2e::harness::test_bed::eventually;
 use muster_shared::api::cluster::Cluster;
-use muster_shared::api::taint_policy::ClusterTaintPolicy;
 use serde_json::{Value, json};
 use tokio::time::timeout;
-
-/// Creates a policy that adds the taint `example.com/failed` of this effect to clusters of which
-/// all these conditions hold: type, operator, status.
-async fn policy(
-    fleet: &HeartbeatFleet,
-    effect: &str,
-    conditions: &[(&str, &str, &str)],
-) -> anyhow::Result<()> {
-    let conditions = conditions.iter().map(|(condition, operator, status)| {
-        json!({"conditionType": condition, "operator": operator, "statusValues": [status]})
-    });
-    let policy = json!({
-        "apiVersion": "policy.karmada.io/v1alpha1", "kind": "ClusterTaintPolicy",
-        "metadata": {"name": "failed-clusters"},
-        "spec": {
-            "matchConditions": conditions.collect::<Vec<_>>(),
-            "taintsToAdd": [{
-                "key": "example.com/failed", "effect": effect,
-                "addOnMatchSeconds": 1, "removeOnMismatchSeconds": 1,
-            }],
-        },
-    });
-    apply(&fleet.client, &policy.to_string()).await
-}
 
 /// Returns a placement on one cluster that tolerates this.
 fn tolerating(tolerations: &Value) -> Value {
@@ -52,157 +25,6 @@ fn tolerating(tolerations: &Value) -> Value {
         },
         "spreadConstraints": [{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1}],
     })
-}
-
-const NOT_READY: (&str, &str, &str) = ("Ready", "NotIn", "True");
-
-/// Taints a cluster by hand.
-async fn taint(fleet: &HeartbeatFleet, cluster: &str, effect: &str) {
-    let taints = json!([{"key": "example.com/mine", "effect": effect}]);
-    heartbeats::taint(fleet, cluster, &taints).await;
-}
-
-/// Returns the clusters that have the taint of the policy.
-fn tainted(view: &View) -> Vec<String> {
-    let has_it = |cluster: &Cluster| {
-        let mut taints = cluster.spec.taints.iter();
-        taints.any(|taint| taint.key == "example.com/failed")
-    };
-    let all = view.clusters.list();
-    let tainted = all.iter().filter(|cluster| has_it(cluster));
-    let mut names: Vec<String> = tainted
-        .filter_map(|cluster| cluster.metadata.name.clone())
-        .collect();
-    names.sort_unstable();
-    names
-}
-
-fn tainted_are(expected: &'static [&str]) -> impl Fn(&View) -> Result<(), String> {
-    move |view| {
-        let found = tainted(view);
-        if found == expected {
-            Ok(())
-        } else {
-            Err(format!("{found:?} are tainted, not {expected:?}"))
-        }
-    }
-}
-
-fn stays_on_member1(workload: &'static str) -> impl Fn(&View) -> Result<(), String> {
-    move |view| is_on(view, workload, &["member1"])
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn prefer_no_execute_moves_what_asks_for_it_whatever_it_tolerates_and_nothing_else() {
-    let setting = Setting::named("preferred", 3).flag("--resource-eviction-rate=50");
-    heartbeats::run(setting, async |fleet| {
-        let behavior = json!({"cluster": {"tolerationSeconds": 1}});
-        let tolerant = tolerating(&json!([{"operator": "Exists"}]));
-        fleet.place("asks", "member1", &json!({"failover": behavior}))?;
-        fleet.place(
-            "tolerant",
-            "member1",
-            &json!({"failover": behavior, "placement": tolerant}),
-        )?;
-        fleet.place(
-            "later",
-            "member1",
-            &json!({"failover": {"cluster": {"tolerationSeconds": 600}}}),
-        )?;
-        fleet.place("stays", "member1", &Value::Null)?;
-        policy(fleet, "PreferNoExecute", &[NOT_READY]).await?;
-        fleet.cut(["member1"]);
-        for (workload, status, reason) in [
-            ("asks", "False", "Evicted"),
-            ("tolerant", "False", "Evicted"),
-            ("later", "True", "WaitingForToleration"),
-            ("stays", "False", "FailoverNotRequested"),
-        ] {
-            let message = says(fleet, workload, status, reason).await?;
-            let taint = "example.com/failed:PreferNoExecute";
-            assert!(message.contains(taint), "{workload}: {message}");
-            reported(fleet, workload, &[reason]).await?;
-        }
-        for workload in ["asks", "tolerant"] {
-            let on = placed(&fleet.observer.view, workload);
-            assert!(on.len() == 1 && on[0] != "member1", "{workload}: {on:?}");
-        }
-        holds(
-            fleet,
-            "what does not ask stays",
-            Duration::from_secs(3),
-            stays_on_member1("stays"),
-        )
-        .await?;
-        stays_on_member1("later")(&fleet.observer.view).map_err(anyhow::Error::msg)
-    })
-    .await;
-}
-
-/// Adds a condition to those that a cluster has.
-async fn report(fleet: &HeartbeatFleet, cluster: &str, condition: &str, status: &str) {
-    let clusters = Api::<Cluster>::all(fleet.client.clone());
-    let held = clusters.get(cluster).await.unwrap();
-    let mut conditions = json!(held.status.unwrap_or_default().conditions);
-    let all = conditions.as_array_mut().unwrap();
-    all.retain(|it| it["type"] != condition);
-    all.push(json!({
-        "type": condition, "status": status, "reason": "Observed", "message": "",
-        "lastTransitionTime": "2026-01-01T00:00:00Z",
-    }));
-    let status = json!({"status": {"conditions": conditions}});
-    merge_status(&clusters, cluster, status).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_taints_of_a_policy_go_with_it_whether_or_not_its_deletion_was_seen() {
-    heartbeats::run(Setting::named("deleted-policy", 3), async |fleet| {
-        let policies: Api<ClusterTaintPolicy> = Api::all(fleet.client.clone());
-        let delete = || async {
-            let options = DeleteParams::default();
-            policies.delete("failed-clusters", &options).await
-        };
-        report(fleet, "member1", "DiskFailed", "True").await;
-        for is_seen in [true, false] {
-            policy(fleet, "NoExecute", &[("DiskFailed", "In", "True")]).await?;
-            until(fleet, "it is tainted", tainted_are(&["member1"])).await?;
-            if is_seen {
-                delete().await?;
-            } else {
-                fleet.control_plane.kill().await;
-                delete().await?;
-                fleet.control_plane.resume();
-            }
-            until(fleet, "its taint goes", tainted_are(&[])).await?;
-        }
-        Ok(())
-    })
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn without_the_taint_manager_no_taint_moves_anything() {
-    for flag in [
-        "--enable-taint-manager=false",
-        "--no-execute-taint-eviction-purge-mode=Directly",
-    ] {
-        let is_on = flag.starts_with("--no-execute");
-        let setting = Setting::named("no-taint-manager", 3)
-            .flag("--resource-eviction-rate=50")
-            .flag(flag);
-        heartbeats::run(setting, async |fleet| {
-            fleet.place("web", "member1", &Value::Null)?;
-            taint(fleet, "member1", "NoExecute").await;
-            if is_on {
-                // What the other half waits for in vain.
-                return says(fleet, "web", "False", "Evicted").await.map(drop);
-            }
-            until(fleet, "it is seen", stays_on_member1("web")).await?;
-            let time = Duration::from_secs(3);
-            holds(fleet, "it stays", time, stays_on_member1("web")).await
-        })
-        .await;
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -245,7 +67,7 @@ async fn the_metrics_of_a_running_control_plane_have_the_seven_names_of_the_prop
         fleet.place("leaves", "member1", &Value::Null)?;
         fleet.place("waits", "member1", &waits)?;
         fleet.place("nowhere", "member1", &nowhere)?;
-        policy(fleet, "NoExecute", &[NOT_READY]).await?;
+        apply(&fleet.client, &support::taint_policy(1, 1)).await?;
         fleet.cut(["member1"]);
         says(fleet, "leaves", "False", "Evicted").await?;
         says(fleet, "waits", "True", "WaitingForToleration").await?;

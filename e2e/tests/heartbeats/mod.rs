@@ -5,16 +5,13 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use kube::ResourceExt as _;
-use kube::api::Api;
 use muster_e2e::harness::heartbeat_fleet::{BEAT, HeartbeatFleet, Plan};
-use muster_e2e::harness::objects::merge;
 use muster_e2e::harness::observer::View;
 use muster_e2e::harness::process::last_lines;
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::conditions;
 use muster_shared::k8s::Condition;
-use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::support::Place;
@@ -189,12 +186,6 @@ pub fn tainted(view: &View) -> usize {
     all.iter().filter(|cluster| evicts(cluster)).count()
 }
 
-/// Gives a cluster these taints, as a person would.
-pub async fn taint(fleet: &HeartbeatFleet, cluster: &str, taints: &Value) {
-    let clusters: Api<Cluster> = Api::all(fleet.client.clone());
-    merge(&clusters, cluster, json!({"spec": {"taints": taints}})).await;
-}
-
 /// Workloads that have left a cluster.
 pub fn left(view: &View) -> usize {
     let leaving = |binding: &ResourceBinding| !binding.spec.graceful_eviction_tasks.is_empty();
@@ -213,16 +204,6 @@ pub fn placed(view: &View, workload: &str) -> Vec<String> {
     let targets = binding.map(|binding| binding.spec.clusters.clone());
     let targets = targets.into_iter().flatten();
     targets.map(|target| target.name).collect()
-}
-
-/// Checks that a workload is placed on these clusters.
-pub fn is_on(view: &View, workload: &str, clusters: &[&str]) -> Result<(), String> {
-    let on = placed(view, workload);
-    if on == clusters {
-        Ok(())
-    } else {
-        Err(format!("{workload} is on {on:?}"))
-    }
 }
 
 /// Checks a count, such as that of workloads that have left.
