@@ -6,13 +6,12 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
-use jiff::SignedDuration;
 use kube::api::{WatchEvent, WatchParams};
 use muster_control_plane::settings::Settings;
-use muster_e2e::harness::objects::{create, event, typed};
+use muster_e2e::harness::objects::{create, typed};
 use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
 use muster_shared::k8s::{Api, ResourceExt};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::time::timeout;
 
 use bench::{Bench, PATIENCE, aggregated, binding, is_observed, shown, until, verdict};
@@ -57,32 +56,6 @@ async fn a_binding_is_placed_and_reported_in_two_writes() {
     }
     // Created, placed, reported.
     assert_eq!((seen["divided"], seen["copies"]), (3, 3));
-}
-
-#[tokio::test]
-async fn the_result_comes_with_the_placement_it_was_made_for_and_an_event() {
-    let bench = Bench::with_members(&[("m1", 10), ("m2", 4)]).await;
-    let _scheduler = bench.scheduler();
-    bench.bind("web", 6, aggregated()).await;
-    let binding = bench.placed("web", "m1:6").await;
-
-    let applied = &binding.annotations()["policy.karmada.io/applied-placement"];
-    assert_eq!(
-        serde_json::from_str::<Value>(applied).unwrap(),
-        aggregated()
-    );
-    assert!(
-        binding
-            .status
-            .as_ref()
-            .unwrap()
-            .last_scheduled_time
-            .is_some()
-    );
-
-    let note = "Binding has been scheduled successfully. Result: {m1:6}";
-    let reported = event(&bench.here(), "involvedObject.kind=ResourceBinding", note).await;
-    assert_eq!(reported.message.as_deref(), Some(note));
 }
 
 #[tokio::test]
@@ -152,55 +125,6 @@ async fn bindings_of_a_higher_priority_are_placed_first_and_then_the_older_ones(
     next.sort_unstable();
     // The first list comes in no order: what is equal in priority has one age.
     assert_eq!((next, order[5].as_str()), (["b1", "b4"], "b2"));
-}
-
-#[tokio::test]
-async fn a_requested_reschedule_uses_the_clusters_of_now() {
-    let bench = Bench::with_members(&[("m1", 10)]).await;
-    let _scheduler = bench.scheduler();
-    let dynamic = json!({ "replicaScheduling": {
-        "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
-        "weightPreference": { "dynamicWeight": "AvailableReplicas" },
-    } });
-    bench.bind("web", 4, dynamic).await;
-    let placed = bench.placed("web", "m1:4").await;
-    bench.join("m2", 14).await;
-    bench.bind("witness", 14, aggregated()).await;
-    bench.placed("witness", "m2:14").await;
-    let after = bench.bindings().get("web").await.unwrap();
-    assert_eq!(after.resource_version(), placed.resource_version());
-
-    let mut later = placed.status.unwrap().last_scheduled_time.unwrap();
-    later.0 += SignedDuration::from_secs(1);
-    bench
-        .patch("web", json!({ "spec": { "rescheduleTriggeredAt": later } }))
-        .await;
-    bench.placed("web", "m1:2 m2:2").await;
-}
-
-#[tokio::test]
-async fn an_eviction_that_races_with_a_decision_is_not_undone() {
-    let bench = Bench::with_members(&[("m1", 100), ("m2", 50)]).await;
-    let _scheduler = bench.scheduler();
-    for number in 0..20 {
-        let name = format!("web-{number}");
-        bench.bind(&name, 1, aggregated()).await;
-        bench.placed(&name, "m1:1").await;
-        // The scheduler is about to decide on the state before the eviction.
-        bench
-            .patch(&name, json!({ "spec": { "replicas": 2 } }))
-            .await;
-        let task = json!({
-            "fromCluster": "m1", "reason": "ApplicationFailure", "producer": "ResourceBindingApplicationFailoverController",
-            "creationTimestamp": "2024-01-01T00:00:00Z",
-        });
-        let evicted = json!({ "spec": { "clusters": null, "gracefulEvictionTasks": [task] } });
-        bench.patch(&name, evicted).await;
-    }
-    for number in 0..20 {
-        let binding = bench.placed(&format!("web-{number}"), "m2:2").await;
-        assert_eq!(binding.spec.graceful_eviction_tasks.len(), 1);
-    }
 }
 
 #[tokio::test]
