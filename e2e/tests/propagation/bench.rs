@@ -194,24 +194,6 @@ impl Bench {
         create::<PropagationPolicy>(&self.here(), policy).await;
     }
 
-    /// Creates a policy that has a Deployment run in `m1`, and in `m2` when it fails there.
-    pub async fn place_at_home(&self, name: &str) {
-        let application =
-            json!({ "decisionConditions": { "tolerationSeconds": 1 }, "purgeMode": "Gracefully" });
-        let more = json!({
-            "propagateDeps": true,
-            "failover": { "application": application },
-            "placement": {
-                "clusterAffinities": [
-                    { "affinityName": "home", "clusterNames": ["m1"] },
-                    { "affinityName": "away", "clusterNames": ["m2"] },
-                ],
-                "replicaScheduling": { "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated" },
-            },
-        });
-        self.place(name, more).await;
-    }
-
     /// Waits until the template of a Deployment shows so many ready replicas.
     pub async fn shows_ready(&self, name: &str, replicas: i32) {
         let what = format!("{replicas} replicas are ready");

@@ -10,7 +10,6 @@ use muster_e2e::apiserver::faults::{Effect, Scope};
 use muster_e2e::harness::objects::{create, delete, merge};
 use muster_e2e::harness::test_bed::{gone, until};
 use muster_shared::api::binding::ResourceBinding;
-use muster_shared::api::override_policy::OverridePolicy;
 use muster_shared::api::policy::{ClusterPropagationPolicy, PropagationPolicy};
 use muster_shared::k8s::{Api, ConfigMap, Deployment, Namespace, ResourceExt};
 use muster_shared::names;
@@ -176,29 +175,6 @@ async fn a_template_whose_policy_goes_gets_the_next_one() {
             theirs(it.labels())
         })
         .await;
-}
-
-#[tokio::test]
-async fn what_of_a_policy_has_no_effect_is_reported() {
-    let bench = Bench::start().await;
-    let _control_plane = bench.control_plane();
-    let selecting = |kind: &str| json!({ "resourceSelectors": [{ "apiVersion": "apps/v1", "kind": kind, "name": "web" }] });
-    bench.place("slip", selecting("Deploymnt")).await;
-    let reported = bench
-        .reported("PropagationPolicy", "slip", "UnknownKind")
-        .await;
-    assert!(reported.contains("Deployment of apps/v1"), "{reported}");
-    bench.deploy("web").await;
-    bench
-        .place("web", json!({ "dependentOverrides": ["o"] }))
-        .await;
-    let reported = bench
-        .reported("Deployment", "web", "ApplyPolicyFailed")
-        .await;
-    assert!(reported.contains("do not exist: o"), "{reported}");
-    let policy = json!({ "metadata": { "name": "o" }, "spec": {} });
-    create::<OverridePolicy>(&bench.here(), policy).await;
-    bench.sent("m1", "Deployment", "web", |_| true).await;
 }
 
 #[tokio::test]

@@ -51,11 +51,6 @@ fn customization(name: &str, kind: &str, scripts: &Value) -> Value {
     })
 }
 
-/// Customizes Widgets by these scripts.
-pub async fn customize_widgets(bench: &Bench, scripts: &Value) {
-    customize(bench, customization("widgets", "Widget", scripts)).await;
-}
-
 async fn customize(bench: &Bench, customization: Value) {
     create::<ResourceInterpreterCustomization>(&bench.all(), customization).await;
 }

@@ -1,7 +1,6 @@
 //! Jobs that have completed: nothing makes them run again in another cluster.
 
 use http::StatusCode;
-use muster_control_plane::settings::Settings;
 use muster_e2e::apiserver::faults::{Effect, Scope};
 use muster_e2e::harness::objects::{create, delete, merge};
 use muster_e2e::harness::test_bed::{gone, until};
@@ -9,10 +8,10 @@ use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::PropagationPolicy;
 use muster_shared::k8s::Job;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::propagation::bench::{Bench, shares};
-use crate::propagation::identity::{of_job, report};
+use crate::propagation::identity::report;
 
 /// Creates a Job `once` that is placed in one cluster, and returns that cluster and the other.
 async fn placed(bench: &Bench) -> (&'static str, &'static str) {
@@ -97,28 +96,6 @@ fn confirmed(binding: &ResourceBinding) -> bool {
     Some(binding.status().scheduler_observed_generation) == binding.metadata.generation
 }
 
-#[tokio::test]
-async fn a_job_that_has_completed_stays_where_its_policy_does_not_want_it_any_more() {
-    let bench = Bench::start().await;
-    let _control_plane = bench.control_plane_with(Settings::default());
-    let (here, there) = placed(&bench).await;
-    complete(&bench, here).await;
-    let moved = json!({ "spec": { "placement": {
-        "clusterAffinity": { "clusterNames": [there] },
-    } } });
-    merge::<PropagationPolicy>(&bench.here(), "once", moved).await;
-    let knows = |binding: &ResourceBinding| {
-        let placement = binding.spec.placement.as_deref();
-        let affinity = placement.and_then(|it| it.cluster_affinity.as_ref());
-        affinity.is_some_and(|it| it.cluster_names == [there]) && confirmed(binding)
-    };
-    bench
-        .bound("once-job", "it is known and confirmed", knows)
-        .await;
-    let binding = bench.here::<ResourceBinding>().get("once-job").await;
-    assert_eq!(shares(&binding.unwrap())[0].0, here);
-}
-
 /// Has the Job complete in its only cluster, and waits until the template says so.
 async fn complete(bench: &Bench, here: &str) {
     let time = "2026-01-01T00:00:00Z";
@@ -132,52 +109,4 @@ async fn complete(bench: &Bench, here: &str) {
             .is_some_and(|it| it.completion_time.is_some())
     })
     .await;
-}
-
-#[tokio::test]
-async fn a_job_leaves_its_old_cluster_when_its_pods_run_in_the_new_one() {
-    let bench = Bench::start().await;
-    let _control_plane = bench.control_plane_with(Settings::default());
-    let (here, there) = placed(&bench).await;
-    let running = json!({ "active": 1, "startTime": "2026-01-01T00:00:00Z" });
-    report_health(&bench, here, "Unknown", &running).await;
-    let task = json!({
-        "fromCluster": here, "purgeMode": "Gracefully", "reason": "Test", "producer": "test", "replicas": 1,
-    });
-    let moved = json!({ "spec": {
-        "clusters": [{ "name": there, "replicas": 1 }], "gracefulEvictionTasks": [task],
-    } });
-    merge::<ResourceBinding>(&bench.here(), "once-job", moved).await;
-    bench.sent(there, "Job", "once", |_| true).await;
-    // Karmada's agent calls a Job healthy as soon as it is applied.
-    report_health(&bench, there, "Healthy", &Value::Null).await;
-    let known = |status: bool| {
-        move |binding: &ResourceBinding| {
-            let mut reports = binding.status().aggregated_status.iter();
-            reports
-                .any(|it| it.cluster_name == there && it.applied && it.status.is_some() == status)
-        }
-    };
-    bench
-        .bound("once-job", "the report is known", known(false))
-        .await;
-    bench.witness().await;
-    let binding = bench.here::<ResourceBinding>().get("once-job").await;
-    assert_eq!(binding.unwrap().spec.graceful_eviction_tasks.len(), 1);
-    report_health(&bench, there, "Healthy", &running).await;
-    bench
-        .bound("once-job", "no task is left", |binding| {
-            binding.spec.graceful_eviction_tasks.is_empty()
-        })
-        .await;
-    bench.withdrawn(here, "Job", "once").await;
-}
-
-/// Reports health and status of the Job as an agent would.
-async fn report_health(bench: &Bench, member: &str, health: &str, status: &Value) {
-    let mut reported = json!({ "health": health });
-    if !status.is_null() {
-        reported["status"] = status.clone();
-    }
-    bench.report_object(member, &of_job(), reported).await;
 }

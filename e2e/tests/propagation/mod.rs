@@ -5,7 +5,6 @@
 mod bench;
 mod cluster_evictions;
 mod cluster_wide;
-mod components;
 mod conflict;
 mod definitions;
 mod dependencies;
@@ -28,9 +27,7 @@ use muster_e2e::harness::objects::{create, delete, list, merge};
 use muster_e2e::harness::test_bed::{PATIENCE, until};
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::policy::PropagationPolicy;
-use muster_shared::api::work::Work;
-use muster_shared::k8s::{Api, ConfigMap, Deployment, Namespace, ResourceExt};
-use muster_shared::names;
+use muster_shared::k8s::{Api, ConfigMap, Deployment, ResourceExt};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -144,41 +141,6 @@ async fn what_a_workload_refers_to_goes_and_comes_with_it() {
     delete(&templates, "web").await;
     for member in ["m1", "m2"] {
         bench.withdrawn(member, "ConfigMap", "web-conf").await;
-    }
-}
-
-#[tokio::test]
-async fn namespaces_go_to_every_member() {
-    let bench = Bench::start().await;
-    let _control_plane = bench.control_plane();
-    create::<Namespace>(&bench.all(), json!({ "metadata": { "name": "shop" } })).await;
-    for member in ["m1", "m2"] {
-        let work = names::work("Namespace", "shop", "");
-        until(&bench.works(member), &work, "it is there", |_| true).await;
-    }
-    bench.join("m3").await;
-    let work = names::work("Namespace", "shop", "");
-    until(&bench.works("m3"), &work, "it is there", |_| true).await;
-    let default = names::work("Namespace", "default", "");
-    assert!(bench.works("m1").get_opt(&default).await.unwrap().is_none());
-}
-
-#[tokio::test]
-async fn a_binding_that_somebody_deletes_is_made_again() {
-    let (bench, _control_plane) = Bench::with_web(json!({})).await;
-    let bindings: Api<ResourceBinding> = bench.here();
-    let first = bindings.get("web-deployment").await.unwrap().uid();
-    delete(&bindings, "web-deployment").await;
-    bench
-        .bound("web-deployment", "it is another one", |binding| {
-            binding.uid() != first
-        })
-        .await;
-    for member in ["m1", "m2"] {
-        bench.withdrawn(member, "Deployment", "web").await;
-        let fresh = |work: &Work| work.metadata.deletion_timestamp.is_none();
-        let work = names::work("Deployment", "web", "default");
-        until(&bench.works(member), &work, "it is made again", fresh).await;
     }
 }
 

@@ -60,27 +60,6 @@ async fn runs(bench: &Bench, member: &str, expected: &str) {
 }
 
 #[tokio::test]
-async fn a_failover_into_another_region_takes_the_images_of_that_region() {
-    let bench = Bench::start().await;
-    for (member, where_it_is) in [("m1", "us"), ("m2", "eu")] {
-        region(&bench, member, where_it_is).await;
-    }
-    let rules = json!([
-        in_region("us", &registry("us.io")),
-        in_region("eu", &registry("eu.io"))
-    ]);
-    override_policy(&bench, "images", rules).await;
-    let _control_plane = bench.control_plane();
-    bench.deploy("web").await;
-    bench.place_at_home("web").await;
-    runs(&bench, "m1", "us.io/nginx").await;
-    bench.report("m1", "web", 4).await;
-    let status = json!({ "replicas": 4, "readyReplicas": 0 });
-    bench.report_that("m1", "web", "Unhealthy", status).await;
-    runs(&bench, "m2", "eu.io/nginx").await;
-}
-
-#[tokio::test]
 async fn a_policy_takes_effect_when_it_comes_changes_and_goes_and_when_a_cluster_moves() {
     let (bench, _control_plane) = Bench::with_web(json!({})).await;
     runs(&bench, "m1", "nginx").await;

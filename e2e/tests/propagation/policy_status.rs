@@ -1,6 +1,5 @@
-//! Status of policies: what each selects, what is placed, and why the rest is not.
+//! Status of policies: how often it is written.
 
-use muster_e2e::harness::objects::merge;
 use muster_e2e::harness::test_bed::until;
 use muster_shared::api::policy::{PropagationPolicy, PropagationStatus};
 use muster_shared::conditions;
@@ -30,80 +29,6 @@ async fn reported(
     };
     let api: Api<PropagationPolicy> = bench.here();
     until(&api, policy, what, holds).await.status.unwrap()
-}
-
-#[tokio::test]
-async fn a_policy_says_what_it_selects_what_is_placed_and_why_the_rest_is_not() {
-    let bench = Bench::start().await;
-    let _control_plane = bench.control_plane();
-    bench.deploy("web").await;
-    let named =
-        |name: &str| json!([{ "apiVersion": "apps/v1", "kind": "Deployment", "name": name }]);
-    // A slip of the pen, and a part that has no effect because failover is off.
-    let asks = json!({ "resourceSelectors": named("wbe"), "failover": { "cluster": {} } });
-    bench.place("web", asks).await;
-    let status = reported(&bench, "web", "it selects nothing", |status, ready| {
-        status.selected == 0 && ready.reason == "NothingSelected" && ready.status == "True"
-    })
-    .await;
-    let effective = conditions::get(&status.conditions, "Effective").unwrap();
-    assert_eq!(
-        (&*effective.status, &*effective.reason),
-        ("False", "FailoverOff")
-    );
-    assert!(
-        effective.message.contains("spec.failover.cluster"),
-        "{effective:?}"
-    );
-
-    let policies: Api<PropagationPolicy> = bench.here();
-    let mended = json!({ "spec": { "resourceSelectors": named("web") } });
-    merge(&policies, "web", mended).await;
-    reported(
-        &bench,
-        "web",
-        "what it selects is placed",
-        |status, ready| {
-            (status.selected, status.placed, status.refused) == (1, 1, 0) && ready.status == "True"
-        },
-    )
-    .await;
-
-    // Another policy wants the same, and reports who has it.
-    bench
-        .place("late", json!({ "resourceSelectors": named("web") }))
-        .await;
-    let status = reported(&bench, "late", "another policy has it", |status, ready| {
-        status.selected == 0 && ready.reason == "ClaimedByAnotherPolicy"
-    })
-    .await;
-    let ready = conditions::get(&status.conditions, "Ready").unwrap();
-    for part in ["Deployment default/web", "PropagationPolicy default/web"] {
-        assert!(ready.message.contains(part), "{}", ready.message);
-    }
-
-    // No cluster may have this one.
-    bench.deploy("api").await;
-    let nowhere = json!({
-        "resourceSelectors": named("api"),
-        "placement": { "clusterAffinity": { "clusterNames": ["nobody"] } },
-    });
-    bench.place("api", nowhere).await;
-    let status = reported(&bench, "api", "it is refused", |status, ready| {
-        status.refused == 1 && ready.reason == "NotAllPlaced"
-    })
-    .await;
-    let reason = &status.reasons[0];
-    assert_eq!(
-        (reason.resources, &*reason.example),
-        (1, "Deployment default/api")
-    );
-    let somewhere = json!({ "spec": { "placement": { "clusterAffinity": null } } });
-    merge(&policies, "api", somewhere).await;
-    reported(&bench, "api", "it is placed", |status, ready| {
-        status.placed == 1 && ready.status == "True" && status.reasons.is_empty()
-    })
-    .await;
 }
 
 #[tokio::test]
