@@ -123,50 +123,6 @@ async fn size_is_the_members(bench: &Bench) {
 }
 
 #[tokio::test]
-async fn a_script_that_fails_is_reported_on_the_work_and_on_the_cluster_and_others_go_on() {
-    for (script, part) in [
-        ("function InterpretHealth(o)\n  return = 1\nend", "line 2"),
-        (
-            "function InterpretHealth(o) while true do end end",
-            "stopped at its limit",
-        ),
-    ] {
-        let (bench, _agent) = Bench::with_agent().await;
-        customize(
-            &bench,
-            &json!({"healthInterpretation": {"luaScript": script}}),
-        )
-        .await;
-        running(&bench).await;
-        let said = bench
-            .reported("w", "InterpretHealthFailed")
-            .await
-            .message
-            .unwrap();
-        assert!(said.contains(part), "{said}");
-        let events: Api<Event> = Api::namespaced(bench.fleet_client.clone(), "default");
-        // An agent may write no event about the customization itself.
-        let about = format!("involvedObject.name={MEMBER},reason=InterpretFailed");
-        let said = event(&events, &about, "").await.message.unwrap();
-        let is_named = said.contains("ResourceInterpreterCustomization \"widgets\"");
-        assert!(is_named && said.contains(part), "{said}");
-        reported(&bench, "its health is unknown", |it| {
-            it.health == Some(ResourceHealth::Unknown)
-        })
-        .await;
-        let work = bench.apply("web", json!([deployment("web")])).await;
-        assert_eq!(work.name_any(), "web");
-        let mended =
-            json!({"spec": {"customizations": {"healthInterpretation": {"luaScript": HEALTH}}}});
-        merge(&customizations(&bench), "widgets", &mended).await;
-        reported(&bench, "it is healthy", |it| {
-            it.health == Some(ResourceHealth::Healthy)
-        })
-        .await;
-    }
-}
-
-#[tokio::test]
 async fn without_the_right_to_read_customizations_nothing_is_called_healthy_until_it_is_granted() {
     let bench = Bench::start().await;
     let group = "system:karmada:agents";

@@ -1,11 +1,10 @@
 //! What is reported of objects that are gone, or going, and what is done about them.
 
-use kube::api::{Patch, PatchParams};
 use muster_e2e::apiserver::faults::{Effect, Scope};
 use muster_e2e::harness::objects::{create, delete, merge};
 use muster_shared::api::binding::ResourceHealth;
 use muster_shared::api::work::{ManifestStatus, Work};
-use muster_shared::k8s::{DynamicObject, ResourceExt};
+use muster_shared::k8s::ResourceExt;
 use serde_json::json;
 
 use crate::agent::bench::{AGENT, Bench, applied, config_map, deployment, gone, until, value};
@@ -174,51 +173,4 @@ async fn an_object_that_is_being_deleted_is_made_again_when_it_is_gone() {
     })
     .await;
     bench.applied("a", "True").await;
-}
-
-#[tokio::test]
-async fn a_namespace_goes_together_with_the_works_of_what_is_in_it() {
-    let (bench, _agent) = Bench::with_agent().await;
-    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "prod"}});
-    bench.apply("namespace", json!([namespace])).await;
-    let mut inside = config_map("a", "1");
-    inside["metadata"]["namespace"] = json!("prod");
-    bench.apply("inside", json!([inside])).await;
-    delete(&bench.works(), "namespace").await;
-    let work = bench.applied("namespace", "False").await;
-    let message = applied(&work).unwrap().1;
-    assert!(message.contains("objects of work \"inside\""), "{message}");
-    delete(&bench.works(), "inside").await;
-    gone(&bench.works(), "inside").await;
-    gone(&bench.works(), "namespace").await;
-}
-
-#[tokio::test]
-async fn replicas_that_an_autoscaler_has_set_stay_until_the_work_says_another_number() {
-    let (bench, _agent) = Bench::with_agent().await;
-    bench.apply("web", json!([deployment("web")])).await;
-    let deployments = bench.objects("apps/v1", "Deployment");
-    let params = PatchParams {
-        field_manager: Some("kube-controller-manager".into()),
-        ..PatchParams::default()
-    };
-    let scale = Patch::Merge(json!({"spec": {"replicas": 7}}));
-    deployments
-        .patch_scale("web", &params, &scale)
-        .await
-        .unwrap();
-    let said = bench.reported("web", "LeftToAutoscaler").await;
-    let note = said.message.unwrap_or_default();
-    assert!(note.contains("kube-controller-manager"), "{note}");
-    let replicas = |object: &DynamicObject| object.data["spec"]["replicas"].clone();
-    assert_eq!(replicas(&deployments.get("web").await.unwrap()), 7);
-
-    let mut more = deployment("web");
-    more["spec"]["replicas"] = json!(5);
-    let change = json!({"spec": {"workload": {"manifests": [more]}}});
-    merge(&bench.works(), "web", &change).await;
-    until(&deployments, "web", "it has the new number", |object| {
-        replicas(object) == 5
-    })
-    .await;
 }

@@ -14,7 +14,6 @@ use crate::agent::bench::{AGENT, AGENTS, Bench, MEMBER, config_map, gone, renewe
 use crate::agent::meter::Meter;
 use muster_e2e::harness::test_bed::Task;
 
-const HOUR: Duration = Duration::from_hours(1);
 /// Time for which nobody answers: many times the longest back-off, which is a minute.
 const LONG: Duration = Duration::from_mins(30);
 /// Works that are pending while nobody answers.
@@ -174,33 +173,4 @@ async fn a_member_that_is_silent_for_long_is_reported_once_and_caught_up_with_wh
     let took = healed.elapsed();
     assert!(took < Duration::from_secs(20), "{took:?}");
     bench.joined().await;
-}
-
-/// Checks that wrong clocks of servers change nothing. Our clock goes into the lease, and nobody
-/// compares it with another one. What is dated in the fleet goes by the fleet API's clock, as what
-/// its server dates, and the member's counts nowhere.
-#[tokio::test]
-async fn servers_whose_clocks_are_hours_off_change_nothing() {
-    let bench = Bench::start().await;
-    bench.fleet.clock().shift(2 * HOUR, true);
-    bench.member.clock().shift(2 * HOUR, false);
-    let _agent = bench.agent();
-    let cluster = bench.joined().await;
-    bench.create_work("a", |_| {}).await;
-    bench.applied("a", "True").await;
-    bench.member.clock().shift(3 * HOUR, true);
-    merge(&bench.works(), "a", &changed("a")).await;
-    until(&bench.config_maps(), "a", "it changed", |object| {
-        value(object) == "2"
-    })
-    .await;
-    let renewed = renewed(&bench.beats(None).await).unwrap();
-    let turned = cluster.condition("Ready").unwrap().last_transition_time.0;
-    for (dated, by) in [
-        (renewed, Timestamp::now()),
-        (turned, bench.fleet.clock().now()),
-    ] {
-        let off = by.duration_since(dated).unsigned_abs();
-        assert!(off < Duration::from_mins(2), "{off:?}");
-    }
 }

@@ -4,7 +4,6 @@ use http::StatusCode;
 use jiff::Timestamp;
 use muster_e2e::apiserver::faults::{Effect, Scope};
 use muster_e2e::harness::objects::{create, event, merge, merge_status};
-use muster_shared::api::cluster::Cluster;
 use muster_shared::capacity::default_models;
 use muster_shared::k8s::{Api, Node, Pod};
 use serde_json::{Value, json};
@@ -112,33 +111,6 @@ async fn a_member_registers_and_says_what_it_is_and_has() {
     assert_eq!(graded, 1);
 }
 
-#[tokio::test]
-async fn a_change_of_capacity_is_reported_without_waiting_for_the_next_round() {
-    let bench = Bench::start().await;
-    create_node(&bench, "n1", true).await;
-    let hour = |settings: &mut muster_agent::settings::Settings| {
-        settings.cluster_status_update_frequency = "5s".parse().unwrap();
-    };
-    let _agent = bench.agent_in(&[AGENTS], hour);
-    let nodes = |count: i32| {
-        move |cluster: &muster_shared::api::cluster::Cluster| {
-            let status = cluster.status.as_ref();
-            status
-                .and_then(|status| status.node_summary)
-                .is_some_and(|nodes| nodes.total_num == count)
-        }
-    };
-    until(&bench.clusters(), MEMBER, "one node is counted", nodes(1)).await;
-    let started = tokio::time::Instant::now();
-    create_node(&bench, "n2", true).await;
-    until(&bench.clusters(), MEMBER, "two nodes are counted", nodes(2)).await;
-    assert!(
-        started.elapsed() < std::time::Duration::from_secs(4),
-        "{:?}",
-        started.elapsed()
-    );
-}
-
 /// Checks the lease, which is in the namespace of all members' leases, wherever credentials are.
 #[tokio::test]
 async fn the_lease_is_renewed_and_belongs_to_the_cluster() {
@@ -185,76 +157,13 @@ async fn a_sick_member_is_not_ready_a_silent_one_not_reachable_and_neither_loses
     }
 }
 
-/// Grades whose lower ends are these, in cores and memory, as they are written by hand.
-fn grades(floors: &[(&str, &str)]) -> Value {
-    const UNBOUNDED: &str = "9223372036854775807";
-    let models = floors.iter().enumerate().map(|(grade, (cpu, memory))| {
-        let (cpu_end, memory_end) = floors
-            .get(grade + 1)
-            .copied()
-            .unwrap_or((UNBOUNDED, UNBOUNDED));
-        json!({"grade": grade, "ranges": [
-            {"name": "cpu", "min": cpu, "max": cpu_end},
-            {"name": "memory", "min": memory, "max": memory_end},
-        ]})
-    });
-    models.collect()
-}
-
-/// Nodes of each grade, as they are reported.
-fn graded(cluster: &Cluster) -> Vec<(u64, i64)> {
-    let summary = cluster
-        .status
-        .as_ref()
-        .and_then(|it| it.resource_summary.as_ref());
-    let counts = summary.iter().flat_map(|it| &it.allocatable_modelings);
-    counts.map(|it| (it.grade, it.count)).collect()
-}
-
-#[tokio::test]
-async fn nodes_are_counted_by_the_grades_that_the_cluster_has_now() {
-    let bench = Bench::start().await;
-    // The documentation's two nodes, and one larger than both.
-    for (name, cpu, memory) in [
-        ("n0", "500m", "2Gi"),
-        ("n1", "1500m", "10Gi"),
-        ("n2", "3", "20Gi"),
-    ] {
-        create_node(&bench, name, true).await;
-        let nodes: Api<Node> = Api::all(bench.member_client.clone());
-        let room =
-            json!({"status": {"allocatable": {"cpu": cpu, "memory": memory, "pods": "110"}}});
-        merge_status(&nodes, name, &room).await;
-    }
-    let _agent = bench.agent();
-    let counted = async |what: &str, expected: &[(u64, i64)]| {
-        let as_expected = |cluster: &Cluster| graded(cluster) == expected;
-        until(&bench.clusters(), MEMBER, what, as_expected).await;
-    };
-    let default = [1, 1, 1, 0, 0, 0, 0, 0, 0];
-    let default: Vec<_> = (0..).zip(default).collect();
-    counted("by the default grades", &default).await;
-    // The documentation's example.
-    let custom = [("0", "0"), ("1", "4Gi"), ("2", "16Gi")];
-    let models = json!({"spec": {"resourceModels": grades(&custom)}});
-    merge(&bench.clusters(), MEMBER, &models).await;
-    counted("by the example's three grades", &[(0, 1), (1, 1), (2, 1)]).await;
-    let coarse = [("0", "0"), ("2", "16Gi")];
-    let models = json!({"spec": {"resourceModels": grades(&coarse)}});
-    merge(&bench.clusters(), MEMBER, &models).await;
-    counted("by two coarse grades", &[(0, 2), (1, 1)]).await;
-    let models = json!({"spec": {"resourceModels": default_models()}});
-    merge(&bench.clusters(), MEMBER, &models).await;
-    counted("by the default grades again", &default).await;
-}
-
 #[tokio::test]
 async fn resource_models_that_cannot_be_used_are_reported_on_the_cluster() {
     let bench = Bench::start().await;
     create_node(&bench, "n1", true).await;
     let _agent = bench.agent();
     bench.joined().await;
-    let mut models = grades(&[("0", "0"), ("1", "4Gi")]);
+    let mut models = json!(default_models());
     models[1]["ranges"].as_array_mut().unwrap().pop();
     let models = json!({"spec": {"resourceModels": models}});
     merge(&bench.clusters(), MEMBER, &models).await;
@@ -267,21 +176,15 @@ async fn resource_models_that_cannot_be_used_are_reported_on_the_cluster() {
         message.contains("grade 1 has another number of resources"),
         "{message}"
     );
-    until(
-        &bench.clusters(),
-        MEMBER,
-        "no node is counted by grade, and the sums are reported",
-        |cluster| graded(cluster).is_empty() && has_sums(cluster),
-    )
+    let what = "no node is counted by grade, and the sums are reported";
+    until(&bench.clusters(), MEMBER, what, |cluster| {
+        let status = cluster.status.as_ref();
+        let summary = status.and_then(|it| it.resource_summary.as_ref());
+        summary.is_some_and(|it| {
+            it.allocatable_modelings.is_empty() && it.allocatable.contains_key("cpu")
+        })
+    })
     .await;
-}
-
-fn has_sums(cluster: &Cluster) -> bool {
-    let summary = cluster
-        .status
-        .as_ref()
-        .and_then(|it| it.resource_summary.as_ref());
-    summary.is_some_and(|summary| summary.allocatable.contains_key("cpu"))
 }
 
 #[tokio::test]
@@ -297,31 +200,4 @@ async fn without_modelling_no_node_and_no_pod_is_read() {
     let status = cluster.status.unwrap();
     assert_eq!((status.node_summary, status.resource_summary), (None, None));
     assert_eq!(cluster.spec.resource_models, []);
-}
-
-#[tokio::test]
-async fn deeper_checks_have_conditions_of_their_own_where_they_are_asked_for() {
-    let bench = Bench::start().await;
-    create_node(&bench, "n1", true).await;
-    create_node(&bench, "n2", false).await;
-    let _agent = bench.agent_in(&["system:masters"], |settings| {
-        settings.cluster_ready_nodes_threshold = 0.6;
-        settings.cluster_dns_name = "localhost".into();
-    });
-    let nodes = "NodesReady";
-    let cluster = until(&bench.clusters(), MEMBER, "both are reported", |cluster| {
-        condition(cluster, nodes) == Some(("False", "TooFewNodesReady"))
-            && condition(cluster, "ServiceDomainNameResolutionReady")
-                .is_some_and(|(status, _)| status == "True")
-    })
-    .await;
-    assert_eq!(
-        condition(&cluster, "Ready"),
-        Some(("True", "ClusterReady")),
-        "they say nothing about Ready"
-    );
-    create_node(&bench, "n3", true).await;
-    bench
-        .has(MEMBER, &[(nodes, "True", "EnoughNodesReady")])
-        .await;
 }

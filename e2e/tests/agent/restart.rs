@@ -2,15 +2,13 @@
 
 use std::time::Duration;
 
-use http::StatusCode;
 use kube::api::ListParams;
-use muster_e2e::apiserver::faults::{Effect, Scope};
 use muster_e2e::harness::objects::{delete, list, merge};
 use muster_shared::k8s::ResourceExt;
 use serde_json::json;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::agent::bench::{AGENT, Bench, config_map, deployment, until, value};
+use crate::agent::bench::{Bench, config_map, deployment, until, value};
 use crate::agent::meter::Meter;
 
 /// How long an agent may take to compare all Works. Without lists and at 40 requests a second it
@@ -174,31 +172,4 @@ async fn what_drifted_vanished_or_changed_while_the_agent_was_away_is_put_right(
     assert_eq!(kept.annotations()["theirs"], "1");
     let writes = requests(&meter, &["api=\"member\"", "method=\"PATCH\""]);
     assert!(writes <= 5.0, "{writes} writes\n{}", meter.text());
-}
-
-/// Lists may be refused where reading one object is not. Then the objects are read one by one, and
-/// other kinds do not wait for that.
-#[tokio::test]
-async fn objects_of_a_kind_that_cannot_be_listed_are_read_one_by_one() {
-    let bench = Bench::start().await;
-    let names = works(&bench, 3).await;
-    let agent = bench.agent();
-    for name in &names {
-        bench.applied(name, "True").await;
-    }
-    agent.stop().await.unwrap();
-    let maps = bench.config_maps();
-    merge(&maps, "map-0", &json!({"data": {"k": "drifted"}})).await;
-    let lists = Scope::user(AGENT).at("/api/v1/configmaps");
-    let refused = Effect::Answer(StatusCode::INTERNAL_SERVER_ERROR);
-    bench.member.faults().inject_for(lists, refused);
-
-    let meter = Meter::install();
-    let _agent = bench.agent();
-    compared(&meter, 6.0).await;
-    assert_eq!(value(&maps.get("map-0").await.unwrap()), "drifted");
-    until(&maps, "map-0", "its value is back", |object| {
-        value(object) == "1"
-    })
-    .await;
 }

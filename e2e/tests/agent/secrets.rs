@@ -141,21 +141,6 @@ async fn a_token_that_the_member_replaces_replaces_the_fleets() {
     gone(&fleet, "m1-impersonator").await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn what_is_lost_in_the_fleet_comes_back_and_what_is_right_is_not_written() {
-    let bench = Bench::start().await;
-    allow(&bench).await;
-    let _agent = start(&bench, &[AGENTS], "KubeCredentials,KubeImpersonator");
-    let fleet = secrets(&bench.fleet_client);
-    let kept = until(&fleet, MEMBER, "it is there", |_| true).await;
-    until(&fleet, "m1-impersonator", "it is there", |_| true).await;
-    delete(&fleet, "m1-impersonator").await;
-    sleep(Duration::from_mins(7)).await;
-    until(&fleet, "m1-impersonator", "it is there again", |_| true).await;
-    let now = fleet.get(MEMBER).await.unwrap();
-    assert_eq!(now.resource_version(), kept.resource_version());
-}
-
 #[tokio::test]
 async fn a_narrowed_role_in_the_member_stays_narrow() {
     let bench = Bench::start().await;

@@ -2,46 +2,13 @@
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Patch, PatchParams};
-use muster_e2e::apiserver::Forget;
 use muster_e2e::apiserver::faults::{Effect, Scope};
 use muster_e2e::harness::objects::{delete, event, merge};
 use muster_e2e::harness::raw;
 use muster_shared::k8s::{Api, Event, ResourceExt};
 use serde_json::{Value, json};
 
-use crate::agent::bench::{AGENT, Bench, MEMBER, WORKS, config_map, gone, renewed, until, value};
-
-#[tokio::test]
-async fn both_apis_may_restart_and_forget_their_history() {
-    let bench = Bench::start().await;
-    let _agent = bench.agent();
-    bench.joined().await;
-    bench.create_work("a", |_| {}).await;
-    bench.applied("a", "True").await;
-    for server in [&bench.fleet, &bench.member] {
-        server.restart(Forget::History);
-    }
-    merge(
-        &bench.works(),
-        "a",
-        &json!({"spec": {"workload": {"manifests": [config_map("a", "2")]}}}),
-    )
-    .await;
-    until(&bench.config_maps(), "a", "the change arrives", |object| {
-        value(object) == "2"
-    })
-    .await;
-    merge(
-        &bench.config_maps(),
-        "a",
-        &json!({"data": {"k": "drifted"}}),
-    )
-    .await;
-    until(&bench.config_maps(), "a", "drift is repaired", |object| {
-        value(object) == "2"
-    })
-    .await;
-}
+use crate::agent::bench::{AGENT, Bench, MEMBER, WORKS, gone, renewed, until, value};
 
 /// Checks that only a fresh list of the fleet decides when the member answers again. A Work is
 /// deleted while the member is silent, so its removal is pending in the agent; then the fleet goes
@@ -96,41 +63,6 @@ async fn a_returning_member_deletes_nothing_on_stale_knowledge() {
         before.uid(),
         "the object was never deleted"
     );
-}
-
-/// Checks that an agent that lives distinguishes a dead agent from a dead member, which seem alike
-/// from afar, even if it starts only then.
-#[tokio::test]
-async fn an_agent_that_starts_beside_a_silent_member_says_that_the_member_is_silent() {
-    let bench = Bench::start().await;
-    let agent = bench.agent();
-    bench.joined().await;
-    bench.beats(None).await;
-    agent.stop().await.unwrap();
-    bench
-        .member
-        .faults()
-        .inject_for(Scope::user(AGENT), Effect::Cut);
-    let last = renewed(&bench.leases().get(MEMBER).await.unwrap());
-    let _agent = bench.agent();
-    bench.beats(last).await;
-    bench
-        .has(MEMBER, &[("Ready", "False", "ClusterNotReachable")])
-        .await;
-    bench.member.faults().heal();
-    bench.joined().await;
-}
-
-#[tokio::test]
-async fn a_member_that_joins_before_the_fleet_answers_waits_for_it() {
-    let bench = Bench::start().await;
-    bench
-        .fleet
-        .faults()
-        .inject_for(Scope::user(AGENT), Effect::Cut);
-    let _agent = bench.agent();
-    bench.fleet.faults().heal();
-    bench.joined().await;
 }
 
 /// Grants the permissions that `karmadactl register` gives to an agent: no patch of clusters, of

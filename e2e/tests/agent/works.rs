@@ -111,24 +111,6 @@ async fn a_deleted_work_takes_its_object_along_unless_it_is_to_be_preserved() {
     assert!(stays.annotations().is_empty(), "{:?}", stays.annotations());
 }
 
-#[tokio::test]
-async fn an_unmanaged_object_is_left_alone_until_the_policy_says_overwrite() {
-    let (bench, _agent) = Bench::with_agent().await;
-    let maps = bench.config_maps();
-    create(&maps, config_map("a", "theirs")).await;
-    bench.create_work("a", |_| {}).await;
-    let work = bench.applied("a", "False").await;
-    let message = applied(&work).unwrap().1;
-    assert!(message.starts_with("Failed to apply all manifests (0/1): resource(kind=ConfigMap, default/a) already exists"), "{message}");
-    assert_eq!(value(&maps.get("a").await.unwrap()), "theirs");
-
-    let overwrite =
-        json!({"metadata": {"annotations": {"work.karmada.io/conflict-resolution": "overwrite"}}});
-    merge(&bench.works(), "a", &overwrite).await;
-    bench.applied("a", "True").await;
-    assert_eq!(value(&maps.get("a").await.unwrap()), "1");
-}
-
 /// Checks that what every API server takes with a warning, and Karmada's agent applies, is applied
 /// and changed, and that what the template drops goes: a server-side apply refuses two entries of
 /// one key in a list.
@@ -245,46 +227,4 @@ async fn an_object_that_another_work_takes_over_while_it_is_removed_stays_as_it_
         let version = now.and_then(|it| it.resource_version());
         assert_eq!(version, before.resource_version(), "{name}");
     }
-}
-
-#[tokio::test]
-async fn a_work_that_comes_before_its_namespace_or_its_kind_is_applied_when_they_are_there() {
-    let (bench, _agent) = Bench::with_agent().await;
-    let mut inside = config_map("a", "1");
-    inside["metadata"]["namespace"] = json!("prod");
-    let thing = json!({"apiVersion": "example.io/v1", "kind": "Thing", "metadata": {"name": "t", "namespace": "default"}, "spec": {"x": 1}});
-    bench.create_of("inside", json!([inside])).await;
-    bench.create_of("thing", json!([thing])).await;
-    bench.applied("inside", "False").await;
-    bench.applied("thing", "False").await;
-
-    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "prod"}});
-    let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": "things.example.io"},
-        "spec": {"group": "example.io", "scope": "Namespaced",
-            "names": {"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"},
-            "versions": [{"name": "v1", "served": true, "storage": true,
-                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}});
-    bench
-        .create_of("prerequisites", json!([namespace, definition]))
-        .await;
-    for name in ["inside", "thing"] {
-        bench.applied(name, "True").await;
-    }
-}
-
-#[tokio::test]
-async fn one_malformed_manifest_stops_neither_its_neighbours_nor_other_works() {
-    let (bench, _agent) = Bench::with_agent().await;
-    let manifests = json!([{"apiVersion": "v1", "kind": "ConfigMap"}, config_map("good", "1")]);
-    bench.create_of("mixed", manifests).await;
-    bench.create_work("other", |_| {}).await;
-    let work = bench.applied("mixed", "False").await;
-    assert!(
-        applied(&work).unwrap().1.contains("(1/2)"),
-        "{:?}",
-        applied(&work)
-    );
-    bench.applied("other", "True").await;
-    assert_eq!(value(&bench.config_maps().get("good").await.unwrap()), "1");
 }
