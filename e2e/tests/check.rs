@@ -11,9 +11,7 @@ use muster_kubectl::Reply;
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::policy::PropagationPolicy;
 use muster_shared::api::taint_policy::ClusterTaintPolicy;
-use muster_shared::k8s::{
-    Api, ClusterRole, ClusterRoleBinding, Deployment, Secret, ServiceAccount,
-};
+use muster_shared::k8s::{Api, ClusterRoleBinding, Deployment, Secret};
 use serde_json::{Value, json};
 
 use crate::support::kubectl;
@@ -350,57 +348,4 @@ async fn before_an_installation_an_empty_api_is_fit_and_no_fleet() {
     let answer = check(&file, &[]).await;
     assert_eq!(lines(&answer.text, "[error]").len(), 1, "{}", answer.text);
     assert!(answer.code == 1);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn an_account_of_few_rights_learns_what_it_cannot_see_and_the_rest() {
-    let fleet = Fleet::start("check-rights").await;
-    let client = &fleet.bed.client;
-    let role = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "viewer"},
-        "rules": [{"apiGroups": ["cluster.karmada.io"], "resources": ["clusters"], "verbs": ["list"]}],
-    });
-    create::<ClusterRole>(&fleet.bed.all(), role).await;
-    let bound = json!({
-        "metadata": {"name": "viewer"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "viewer"},
-        "subjects": [{"kind": "ServiceAccount", "name": "viewer", "namespace": "karmada-system"}],
-    });
-    create::<ClusterRoleBinding>(&fleet.bed.all(), bound).await;
-    let account = json!({"metadata": {"name": "viewer"}});
-    create::<ServiceAccount>(&fleet.bed.within("karmada-system"), account).await;
-    let account = access::Account {
-        namespace: "karmada-system",
-        name: "viewer".to_owned(),
-    };
-    let administrator = fleet.bed.server.admin_kubeconfig().unwrap();
-    let config = access::kubeconfig(client, administrator, &account).await;
-    let file = fleet.bed.file("viewer", &config.unwrap()).unwrap();
-    let answer = eventually("its rights are known", async || {
-        let answer = check(&file, &[]).await;
-        if answer.text.contains("[ok] ready: m1 is ready") {
-            Ok(answer)
-        } else {
-            Err(answer.text)
-        }
-    })
-    .await;
-    assert!(answer.code == 0, "{}", answer.text);
-    for name in [
-        "dedicated",
-        "leader",
-        "policies",
-        "join-tokens",
-        "agent-rights",
-        "room",
-    ] {
-        let line = format!("[warning] {name}: cannot be checked: ");
-        assert!(answer.text.contains(&line), "{line}: {}", answer.text);
-    }
-    assert!(
-        answer
-            .text
-            .contains("    Use the kubeconfig of somebody who may read this.")
-    );
-    assert!(answer.text.contains("[ok] served: "), "{}", answer.text);
 }

@@ -5,16 +5,10 @@ use std::time::Duration;
 
 use crate::heartbeats::{self, Setting, left, placed, says};
 use crate::support::kubectl;
-use anyhow::Context as _;
-use futures::StreamExt as _;
-use kube::api::ListParams;
-use kube::runtime::WatchStreamExt as _;
 use kube::runtime::wait::await_condition;
-use kube::runtime::watcher::{Config, watcher};
 use muster_e2e::harness::heartbeat_fleet::{HeartbeatFleet, name};
 use muster_e2e::harness::observer::View;
 use muster_shared::api::cluster::Cluster;
-use muster_shared::api::failover_record::{CauseType, Failover, FailoverStatus, State};
 use muster_shared::k8s::Api;
 use serde_json::{Value, json};
 
@@ -272,139 +266,4 @@ async fn inspected(fleet: &HeartbeatFleet, waits: &str) -> anyhow::Result<()> {
         &muster(fleet, &["simulate", "--lost=member2"]).await,
         "Failover is OFF",
     )
-}
-
-/// Runs a command of `kubectl muster`, and returns its exit code and what it prints.
-async fn outcome(fleet: &HeartbeatFleet, words: &[&str]) -> anyhow::Result<(u8, String)> {
-    let said = kubectl::outcome(&fleet.kubeconfig, words).await?;
-    Ok((said.code, said.text))
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_drain_beyond_the_threshold_says_so_and_undrain_of_all_moves_nothing_in_between() {
-    let setting = Setting::named("threshold", 5)
-        .without_failover()
-        .flag("--resource-eviction-rate=50");
-    heartbeats::run(setting, async |fleet| {
-        place(fleet, 3, 6)?;
-        let (code, _) = outcome(fleet, &["drain", "member1", "member2"]).await?;
-        anyhow::ensure!(code == 0, "{code}");
-        let drain = ["drain", "member3", "--wait", "--timeout=30s"];
-        let (code, reported) = outcome(fleet, &drain).await?;
-        has(&reported, "6 until fewer clusters have failed")?;
-        has(&reported, "too many clusters have failed")?;
-        anyhow::ensure!(code == 3, "{code}: {reported}");
-        let (_, reported) = outcome(fleet, &["status"]).await?;
-        has(&reported, "6 waiting (until fewer clusters have failed)")?;
-        has(
-            &reported,
-            "3 of 5 clusters count as failed, 3 of them because drained",
-        )?;
-        let all = ["undrain", "member1", "member2", "member3"];
-        let (_, reported) = outcome(fleet, &all).await?;
-        has(&reported, "Cluster member3 is not drained any more")?;
-        let time = Duration::from_secs(1);
-        heartbeats::holds(fleet, "nothing moves", time, |view| exactly(0, view)).await?;
-        let (_, reported) = outcome(fleet, &["get", "clusters"]).await?;
-        anyhow::ensure!(!reported.contains("Paused"), "{reported}");
-        Ok(())
-    })
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn while_nobody_leads_each_order_and_each_command_says_so() {
-    let setting = Setting::named("leaderless", 3).without_failover();
-    heartbeats::run(setting, async |fleet| {
-        place(fleet, 1, 2)?;
-        fleet.control_plane.kill().await;
-        // Beyond its lease.
-        let time = Duration::from_secs(7);
-        heartbeats::holds(fleet, "nothing moves", time, |view| exactly(0, view)).await?;
-        for words in [
-            &["drain", "member1", "--wait", "--timeout=1s"][..],
-            &["pause", "--reason=nobody is there"],
-            &["undrain", "member1"],
-        ] {
-            has(&muster(fleet, words).await, "nobody leads")?;
-        }
-        let status = muster(fleet, &["status"]).await;
-        has(&status, "nothing moves, because nobody leads")?;
-        has(&muster(fleet, &["version"]).await, "does not lead any more")
-    })
-    .await;
-}
-
-/// Returns the records that there are, by cluster.
-async fn records(fleet: &HeartbeatFleet) -> anyhow::Result<Vec<Failover>> {
-    let api: Api<Failover> = Api::all(fleet.client.clone());
-    let mut all = api.list(&ListParams::default()).await?.items;
-    all.sort_by(|a, b| a.spec.cluster.cmp(&b.spec.cluster));
-    Ok(all)
-}
-
-/// Waits until the record of a cluster says something.
-async fn recorded(
-    fleet: &HeartbeatFleet,
-    cluster: &str,
-    holds: impl Fn(&FailoverStatus) -> bool,
-) -> anyhow::Result<FailoverStatus> {
-    let api: Api<Failover> = Api::all(fleet.client.clone());
-    let seen = std::pin::pin!(watcher(api, Config::default()).applied_objects());
-    let found = seen.filter_map(async |it| {
-        let it = it.ok().filter(|it| it.spec.cluster == cluster)?;
-        it.status.filter(&holds)
-    });
-    let found = tokio::time::timeout(Duration::from_secs(30), std::pin::pin!(found).next()).await;
-    let all = records(fleet).await?;
-    found
-        .ok()
-        .flatten()
-        .with_context(|| format!("no such record of {cluster}: {all:?}"))
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_drain_is_recorded_with_its_command_and_old_records_are_pruned() {
-    let setting = Setting::named("recorded", 4)
-        .without_failover()
-        .flag("--resource-eviction-rate=50")
-        .flag("--failover-history-limit=2");
-    heartbeats::run(setting, async |fleet| {
-        for cluster in ["member2", "member3"] {
-            muster(fleet, &["drain", cluster]).await;
-            recorded(fleet, cluster, |it| it.state == State::Active).await?;
-            muster(fleet, &["undrain", cluster]).await;
-            recorded(fleet, cluster, |it| it.state == State::Ended).await?;
-        }
-        place(fleet, 1, 3)?;
-        let pinned = json!({"placement": {"clusterAffinity": {"clusterNames": ["member1"]}}});
-        fleet.place("pinned", "member1", &pinned)?;
-        muster(fleet, &["drain", "member1", "--reason=new kernel"]).await;
-        let reported = muster(fleet, &["status"]).await;
-        has(&reported, "kubernetes-admin   new kernel\n")?;
-        let record = recorded(fleet, "member1", |it| {
-            it.workloads.moved == 3 && it.workloads.stranded == 1
-        })
-        .await?;
-        anyhow::ensure!(record.cause.kind == CauseType::Drain, "{record:?}");
-        has(
-            &record.cause.message,
-            "kubernetes-admin drains the cluster: new kernel",
-        )?;
-        anyhow::ensure!(
-            record.cause.command.as_deref() == Some("kubectl muster drain member1"),
-            "{record:?}"
-        );
-        anyhow::ensure!(
-            record.stranded_reasons[0].reason == "NowhereToGo",
-            "{record:?}"
-        );
-        anyhow::ensure!(record.workloads.affected == 4, "{record:?}");
-        let kept = records(fleet).await?;
-        let kept: Vec<&str> = kept.iter().map(|it| &*it.spec.cluster).collect();
-        anyhow::ensure!(kept == ["member1", "member3"], "{kept:?}");
-        let reported = muster(fleet, &["history", "--cluster", "member1"]).await;
-        has(&reported, "Drain")
-    })
-    .await;
 }

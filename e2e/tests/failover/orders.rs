@@ -4,17 +4,12 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use kube::ResourceExt as _;
-use kube::api::{ListParams, Patch, PatchParams, PostParams};
-use kube::runtime::wait::conditions::is_deleted;
-use kube::runtime::wait::{Condition, await_condition};
-use muster_e2e::harness::apply::apply;
+use kube::api::{ListParams, Patch, PatchParams};
 use muster_e2e::harness::fleet::Plan;
 use muster_e2e::sandbox::expect;
 use muster_e2e::sandbox::scenario::VICTIM;
 use muster_e2e::sandbox::story::Story;
-use muster_shared::api::work::Work;
-use muster_shared::k8s::{Api, ConfigMap, Namespace, Node};
-use muster_shared::names;
+use muster_shared::k8s::{Api, Node};
 use serde_json::json;
 
 use super::support::{Setting, scenario};
@@ -104,83 +99,5 @@ async fn schedule_pods(story: &Story, allowed: bool) -> anyhow::Result<()> {
         let name = node.name_any();
         nodes.patch(&name, &PatchParams::default(), &patch).await?;
     }
-    Ok(())
-}
-
-/// A namespace that is placed like a workload: in the first cluster, or else in the second.
-const NAMESPACE: &str = r#"
-apiVersion: v1
-kind: Namespace
-metadata:
-  name: archive
-  labels:
-    namespace.karmada.io/skip-auto-propagation: "true"
----
-apiVersion: policy.karmada.io/v1alpha1
-kind: ClusterPropagationPolicy
-metadata:
-  name: archive
-spec:
-  resourceSelectors:
-    - apiVersion: v1
-      kind: Namespace
-      name: archive
-  placement:
-    clusterAffinities:
-      - affinityName: first
-        clusterNames: [member1]
-      - affinityName: second
-        clusterNames: [member2]
-"#;
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_namespace_that_leaves_a_drained_cluster_stays_there_with_what_lives_in_it() {
-    let setting = Setting::named("drain-namespace");
-    scenario(setting, async |story: &Story| {
-        Ok(drain_namespace(story).await?)
-    })
-    .await;
-}
-
-async fn drain_namespace(story: &Story) -> anyhow::Result<()> {
-    let fleet = story.fleet();
-    let [here, there] = [VICTIM, "member2"].map(|member| fleet.member(member));
-    let [here, there] = [here?, there?].map(|member| member.api.client.clone());
-    let is_there = |it: Option<&Namespace>| {
-        it.is_some_and(|namespace| namespace.metadata.deletion_timestamp.is_none())
-    };
-    apply(&fleet.api.client, NAMESPACE).await?;
-    let namespaces: Api<Namespace> = Api::all(here.clone());
-    within("it is here", &namespaces, "archive", is_there).await?;
-    // It belongs to somebody in the member, of whom the fleet knows nothing.
-    let maps: Api<ConfigMap> = Api::namespaced(here, "archive");
-    let notes = serde_json::from_value(json!({"metadata": {"name": "notes"}}))?;
-    maps.create(&PostParams::default(), &notes).await?;
-
-    let executed = names::execution_namespace(VICTIM);
-    let works: Api<Work> = Api::namespaced(fleet.api.client.clone(), &executed);
-    let work = names::work("Namespace", "archive", "");
-    let uid = works.get(&work).await?.uid().context("a Work has a UID")?;
-    let reported = muster(story, &["drain", VICTIM]).await;
-    within("its Work is gone", &works, &work, is_deleted(&uid)).await?;
-    within("it is there", &Api::all(there), "archive", is_there).await?;
-    let kept = namespaces.get("archive").await?;
-    anyhow::ensure!(is_there(Some(&kept)), "it is being deleted: {reported}");
-    maps.get("notes").await.context("what lived in it")?;
-    Ok(())
-}
-
-/// Waits until an object is as it is to be.
-async fn within<K>(
-    what: &'static str,
-    api: &Api<K>,
-    name: &str,
-    condition: impl Condition<K>,
-) -> anyhow::Result<()>
-where
-    K: kube::Resource + Clone + std::fmt::Debug + serde::de::DeserializeOwned + Send + 'static,
-{
-    let reached = await_condition(api.clone(), name, condition);
-    tokio::time::timeout(ROOM, reached).await.context(what)??;
     Ok(())
 }

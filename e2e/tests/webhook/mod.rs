@@ -116,13 +116,6 @@ impl Stage {
     async fn send_as(&self, client: &Client, method: &str, path: &str, body: &Value) -> Value {
         raw::send(client, &[], method, path, body).await.body
     }
-
-    /// Writes an object by server-side apply.
-    async fn apply(&self, path: &str, object: &Value) -> Value {
-        let name = object["metadata"]["name"].as_str().unwrap();
-        let path = format!("{path}/{name}?fieldManager=me&force=true");
-        self.send("PATCH", &path, object).await
-    }
 }
 
 fn policy(with: &Value) -> Value {
@@ -152,49 +145,6 @@ fn graceful(mode: &str) -> Value {
         "propagateDeps": true,
         "failover": { "application": { "decisionConditions": { "tolerationSeconds": 5 }, "purgeMode": mode } },
     }))
-}
-
-#[tokio::test]
-async fn a_good_policy_gets_its_defaults_and_may_be_changed() {
-    let stage = Stage::set("webhook-good").await;
-    let _control_plane = stage.answering().await;
-    let made = stage.apply(POLICIES, &graceful("Gracefully")).await;
-    let (metadata, spec) = (&made["metadata"], &made["spec"]);
-    assert_eq!(
-        spec["failover"]["application"]["gracePeriodSeconds"], 600,
-        "{made}"
-    );
-    assert_eq!(spec["resourceSelectors"][0]["namespace"], "default");
-    let id = &metadata["labels"]["propagationpolicy.karmada.io/permanent-id"];
-    assert_eq!(id.as_str().map(str::len), Some(36), "{made}");
-    assert_ne!(id, &metadata["uid"]);
-    assert_eq!(
-        metadata["finalizers"],
-        json!(["karmada.io/propagation-policy-controller"])
-    );
-    // The grace period is nobody's, and still does not stand in the way of another mode.
-    let changed = stage.apply(POLICIES, &graceful("Never")).await;
-    assert_eq!(
-        changed["spec"]["failover"]["application"]["gracePeriodSeconds"],
-        Value::Null,
-        "{changed}"
-    );
-    assert_eq!(
-        &changed["metadata"]["labels"]["propagationpolicy.karmada.io/permanent-id"],
-        id
-    );
-    let mut other = graceful("Never");
-    other["spec"]["schedulerName"] = json!("another");
-    let refused = stage.apply(POLICIES, &other).await;
-    let message = refused["message"].as_str().unwrap_or_default();
-    assert!(
-        message.ends_with("the schedulerName should not be updated"),
-        "{refused}"
-    );
-
-    let made = stage.send("POST", CLUSTERS, &cluster("m1")).await;
-    let models = made["spec"]["resourceModels"].as_array().map(Vec::len);
-    assert_eq!(models, Some(9), "{made}");
 }
 
 #[tokio::test]

@@ -138,30 +138,6 @@ async fn who_says_nothing_before_or_after_the_handshake_is_cut() {
 }
 
 #[tokio::test]
-async fn a_review_is_answered_however_many_say_nothing() {
-    let shown = SelfSigned::new();
-    let serving = Serving::start(&shown).await;
-    let mut silent = Vec::new();
-    for _ in 0..300 {
-        silent.push(
-            TcpStream::connect(("127.0.0.1", serving.port))
-                .await
-                .unwrap(),
-        );
-    }
-    for _ in 0..3 {
-        silent.push(
-            TcpStream::connect(("127.0.0.1", serving.port))
-                .await
-                .unwrap(),
-        );
-        let client = shown.client(serving.port);
-        let (status, _) = send(&client, "POST", b"a".to_vec()).await;
-        assert_eq!(status, StatusCode::OK);
-    }
-}
-
-#[tokio::test]
 async fn reviews_are_answered_for_a_while_after_the_shutdown_was_asked_for() {
     let shown = SelfSigned::new();
     let serving = Serving::start(&shown).await;
