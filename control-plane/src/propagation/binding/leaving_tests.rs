@@ -547,37 +547,6 @@ async fn a_target_whose_former_work_is_still_being_removed_replaces_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_target_to_which_nothing_is_dispatched_replaces_nothing() {
-    for suspended in [json!(["m2"]), json!(["m3"])] {
-        // Another scheduler does not ask for that.
-        let mut binding = moved("web", "apps/v1", "Deployment");
-        binding["spec"]["schedulerName"] = json!("another");
-        binding["spec"]["suspension"] =
-            json!({"dispatchingOnClusters": {"clusterNames": suspended}});
-        let old = work_of(&binding, "m1");
-        let template = json!({"metadata": {"namespace": "shop", "name": "web", "uid": "u"}});
-        let mut bench = bound(["m1", "m2"].map(cluster), template, binding, [old]);
-        bench.follow().await;
-        pass(60).await;
-        let is_made = bench.api.writes().iter().any(|(method, path, _)| {
-            *method == Method::POST && path.ends_with("/karmada-es-m2/works")
-        });
-        assert!(is_made, "{suspended}: {:?}", bench.api.writes());
-        assert_eq!(written(&bench, "web"), [], "{suspended}");
-        if suspended == json!(["m3"]) {
-            apply(&bench, "m2");
-            pass(60).await;
-        }
-        let expected = if suspended == json!(["m2"]) {
-            vec![]
-        } else {
-            vec![(Method::DELETE, Value::Null)]
-        };
-        assert_eq!(written(&bench, "web"), expected, "{suspended}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn what_a_policy_placed_stays_beside_its_workload_when_the_policy_is_deleted() {
     let mut service = moved("service", "v1", "Service");
     let mut workload = moved("workload", "apps/v1", "Deployment");

@@ -4,7 +4,7 @@ use http::Method;
 use muster_shared::names;
 use serde_json::{Value, json};
 
-use super::leaving_tests::{bound, moved, work_of, written};
+use super::leaving_tests::{bound, moved, work_of};
 use super::{keeping, start};
 use crate::fleet::testing::{Bench, cluster, deleting, deployment, only_condition, pass, refusal};
 
@@ -25,32 +25,6 @@ pub(super) fn apply(bench: &Bench, cluster: &str) {
             work["status"] = json!({"conditions": only_condition("Applied", "True")});
             bench.api.put("works", work);
         }
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_target_that_leaves_or_is_silent_takes_the_place_of_no_living_copy() {
-    // A person takes the cluster out of the fleet to which the workload is to go.
-    let mut leaving = deleting(cluster("m2"));
-    leaving["metadata"]["finalizers"] = json!(["karmada.io/cluster-controller"]);
-    // A cluster that fell silent after the workload was placed there, and before the Work was made.
-    let mut silent = cluster("m2");
-    silent["status"]["conditions"][0]["status"] = json!("Unknown");
-    for (what, target, seconds) in [("leaves", leaving, 60), ("is silent", silent, 60 * 60)] {
-        let mut binding = moved("web", "apps/v1", "Deployment");
-        binding["spec"]["clusters"] = json!([{"name": "m2", "replicas": 2}]);
-        let old = work_of(&binding, "m1");
-        let mut bench = bound([cluster("m1"), target], deployment(2), binding, [old]);
-        bench.follow().await;
-        pass(seconds).await;
-        let made = bench.api.writes().into_iter();
-        let made = made.filter(|it| it.0 == Method::POST && it.1.ends_with("/works"));
-        assert!(
-            what == "is silent" || made.count() == 0,
-            "no Work is made in a cluster that leaves"
-        );
-        let written = written(&bench, "web");
-        assert_eq!(written, [], "m2 {what}: it is the last living copy");
     }
 }
 

@@ -7,7 +7,7 @@ use muster_shared::names;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::leaving_tests::{bound, moved, started, work_of, written};
+use super::leaving_tests::{bound, work_of, written};
 use super::replacing_tests::{apply, to};
 use super::start;
 use crate::fleet::budget::pace::Pace;
@@ -140,22 +140,6 @@ async fn the_last_copy_stays_where_the_target_that_it_waited_for_goes_before_it_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_living_copy_does_not_go_for_a_target_that_is_silent() {
-    // The workload was placed in m2, which fell silent before its Work was made, or since.
-    for (binding, is_made) in [(evicted_directly(), false), (to(&["m2"], 1), true)] {
-        for heard in ["True", "Unknown"] {
-            let made = is_made.then(|| given(&binding, "m2"));
-            let works = [work_of(&binding, "m1")].into_iter().chain(made);
-            assert_eq!(
-                removes(ready("m2", heard), binding.clone(), works, 60).await,
-                heard == "True",
-                "m2 Ready={heard}, made: {is_made}: the copy in m1 is the last one that is known"
-            );
-        }
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_living_copy_does_not_go_first_for_a_target_whose_agent_applies_nothing() {
     for (follows, stays) in [("True", false), ("False", true)] {
         // The workload was placed in m2, which fell silent before its Work was made. It is back,
@@ -271,175 +255,6 @@ async fn a_work_that_does_not_ask_for_the_copy_yet_takes_the_place_of_no_living_
         assert_eq!(
             is_left, stays,
             "the Work in m2 {what}, and the API refuses to change that: m1 has the living copy"
-        );
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_copy_that_waits_for_others_is_not_removed_while_movement_is_paused() {
-    for is_paused in [false, true] {
-        // The target fell silent after the workload was placed there.
-        let binding = to(&["m2"], 1);
-        let old = work_of(&binding, "m1");
-        let mut bench = of_two(ready("m2", "Unknown"), binding, [old]);
-        bench.follow().await;
-        pass(60).await;
-        assert_eq!(written(&bench, "web-deployment"), [], "it waits");
-        if is_paused {
-            let mut paused = cluster("m1");
-            paused["metadata"]["annotations"] = json!({"failover.muster.io/paused": "freeze"});
-            bench.api.put("clusters", paused);
-            pass(10).await;
-            let now = bench.fleet.clock.now();
-            assert!(bench.fleet.pauses.of("m1", now).is_some());
-        }
-        bench.api.put("clusters", ready("m2", "True"));
-        pass(10).await;
-        apply(&bench, "m2");
-        pass(10 * 60).await;
-        let is_removed = !written(&bench, "web-deployment").is_empty();
-        assert_eq!(
-            is_removed, !is_paused,
-            "no old copy is removed while movement out of its cluster is paused"
-        );
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_copies_of_many_workloads_that_wait_for_one_cluster_do_not_all_go_when_it_reports() {
-    const MANY: usize = 40;
-    let named = |number: usize| format!("w{number}");
-    let workloads = (0..MANY).flat_map(|number| {
-        let mut binding = moved(&named(number), "apps/v1", "Deployment");
-        binding["spec"]["resource"]["name"] = json!(named(number));
-        let mut template = deployment(2);
-        template["metadata"]["name"] = json!(named(number));
-        let old = work_of(&binding, "m1");
-        [
-            ("works", old),
-            ("resourcebindings", binding),
-            ("deployments", template),
-        ]
-    });
-    // An edit moved them to m2, which fell silent before its agent has seen any of their Works.
-    let clusters = [
-        ("clusters", cluster("m1")),
-        ("clusters", ready("m2", "Unknown")),
-    ];
-    let mut bench = started(clusters.into_iter().chain(workloads));
-    bench.follow().await;
-    pass(10 * 60).await;
-    let gone = || {
-        let gone = |number: &usize| !written(&bench, &named(*number)).is_empty();
-        (0..MANY).filter(gone).count()
-    };
-    assert_eq!(gone(), 0, "they are the living copies");
-    // It reports again; its agent has not applied anything yet.
-    bench.api.put("clusters", ready("m2", "True"));
-    pass(60).await;
-    let gone = gone();
-    assert!(
-        gone < MANY / 2,
-        "{gone} of {MANY} living copies were removed within a minute, and m2 has applied none"
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_copy_whose_grace_period_is_over_goes_although_one_of_several_targets_is_silent() {
-    for (what, task) in [
-        ("its time is over", json!({"gracePeriodSeconds": 60})),
-        ("a person releases it", json!({"suppressDeletion": false})),
-    ] {
-        let clusters = [cluster("m1"), cluster("m2"), ready("m3", "Unknown")];
-        let binding = evicted(&task);
-        let works = [work_of(&binding, "m1"), given(&binding, "m2")];
-        let mut bench = bound(clusters, deployment(4), binding, works);
-        evict_gracefully(&mut bench).await;
-        let bound = bench.binding("web-deployment").unwrap();
-        let tasks = &bound.spec.graceful_eviction_tasks;
-        assert!(tasks.is_empty(), "{what}: the eviction is over: {tasks:?}");
-        let reported = bench.api.reported().await;
-        let reported = reported.iter().any(|it| it.1 == EVICTED);
-        let is_removed = !written(&bench, "web-deployment").is_empty();
-        assert!(
-            is_removed,
-            "{what}: said to have left m1: {reported}; its copy there stays an hour later"
-        );
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_secret_that_is_withdrawn_from_one_cluster_goes_although_another_one_is_silent() {
-    for heard in ["True", "Unknown"] {
-        let neighbour = ready("m3", heard);
-        let binding = |clusters: &[&str], generation: i64| {
-            let mut binding = moved("web-secret", "v1", "Secret");
-            let targets = clusters.iter().map(|it| json!({"name": it}));
-            binding["spec"]["clusters"] = json!(targets.collect::<Vec<_>>());
-            binding["metadata"]["generation"] = json!(generation);
-            binding
-        };
-        let secret = json!({
-            "apiVersion": "v1", "kind": "Secret",
-            "metadata": {"namespace": "shop", "name": "web"},
-        });
-        let mut bench = Bench::new([
-            ("clusters", cluster("m1")),
-            ("clusters", cluster("m2")),
-            ("clusters", neighbour),
-            ("secrets", secret),
-            ("resourcebindings", binding(&["m1", "m2", "m3"], 1)),
-        ]);
-        bench.api.serve("/api/v1", "v1", "secrets", "Secret");
-        start(&bench.fleet, &mut bench.tasks);
-        bench.follow().await;
-        pass(60).await;
-        let applied = ["m1", "m2", "m3"].into_iter();
-        for cluster in applied.filter(|it| *it != "m3" || heard == "True") {
-            apply(&bench, cluster);
-        }
-        let name = names::work("Secret", "web", "shop");
-        // A person takes m1 out of the policy; m2 and m3 stay as they were.
-        bench.api.put("resourcebindings", binding(&["m2", "m3"], 2));
-        pass(60 * 60).await;
-        let left = bench.api.object("works", "karmada-es-m1", &name);
-        let reported = bench.api.reported().await;
-        assert!(
-            left.is_none_or(|it| !it["metadata"]["deletionTimestamp"].is_null()),
-            "m3 Ready={heard}: the Secret is in m1 an hour after a person took it away; reported: {reported:?}"
-        );
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_workload_that_a_person_scales_to_zero_stops_although_its_copy_waits_for_another() {
-    for heard in ["True", "Unknown"] {
-        let target = ready("m2", heard);
-        let binding = |replicas: i64| {
-            let mut binding = to(&["m2"], 10 - replicas);
-            binding["spec"]["replicas"] = json!(replicas);
-            binding["spec"]["clusters"] = json!([{"name": "m2", "replicas": replicas}]);
-            binding
-        };
-        let name = names::work("Deployment", "web", "shop");
-        let mut old = work_of(&binding(2), "m1");
-        old["metadata"]["name"] = json!(name);
-        old["spec"]["workload"]["manifests"][0]["spec"] = json!({"replicas": 2});
-        let mut bench = of_two(target, binding(2), [old]);
-        bench.follow().await;
-        pass(60).await;
-        // A person scales it to zero, and the binding says so.
-        bench.api.put("deployments", deployment(0));
-        bench.api.put("resourcebindings", binding(0));
-        pass(60 * 60).await;
-        let left = bench.api.object("works", "karmada-es-m1", &name);
-        let asked = left.map_or(0, |it| {
-            let manifest = &it["spec"]["workload"]["manifests"][0];
-            manifest["spec"]["replicas"].as_i64().unwrap()
-        });
-        assert_eq!(
-            asked, 0,
-            "m2 Ready={heard}: pods run in m1 an hour after the template was scaled to zero"
         );
     }
 }
