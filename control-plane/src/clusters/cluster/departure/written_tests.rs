@@ -243,17 +243,6 @@ async fn the_namespace_stays_while_there_is_a_work_that_a_list_lacks_and_that_is
 }
 
 #[tokio::test(start_paused = true)]
-async fn works_of_a_cluster_with_an_agent_are_deleted() {
-    let bench = bench("True").await;
-    let next = step(&bench, &DeletionWaits::default()).await.unwrap();
-    assert_eq!(next, Next::After(DELETION_RETRY));
-    let writes = bench.api.writes();
-    let writes: Vec<_> = writes.iter().map(|it| (&it.0, &*it.1)).collect();
-    assert_eq!(writes, [(&Method::DELETE, &*format!("{WORKS}/a"))]);
-    assert_eq!(bench.api.reported().await, []);
-}
-
-#[tokio::test(start_paused = true)]
 async fn what_a_policy_preserves_stays_in_a_cluster_that_leaves_although_its_work_does_not_say_so()
 {
     for (preserves, is_listed) in [(true, true), (true, false), (false, true), (false, false)] {

@@ -275,18 +275,6 @@ fn evicted(binding: Arc<AnyBinding>, to: &str) -> Outcome {
 }
 
 #[test]
-fn what_is_tolerated_for_a_while_leaves_when_that_is_over() {
-    let tolerating = json!({"placement": {"clusterTolerations": [
-        {"key": "down", "operator": "Exists", "tolerationSeconds": 60},
-    ]}});
-    let workload = binding("w", &["c0"], &tolerating);
-    let mut world = World::pair(cluster("c0", &json!([])), [workload]);
-    world.set(&cluster("c0", &taint("NoExecute", 1_000)));
-    assert!(world.evict(59.5).is_empty(), "too early");
-    assert_eq!(world.evict(1.0), ["w"]);
-}
-
-#[test]
 fn what_waits_is_dropped_when_its_cluster_recovers() {
     let mut world = World::new(10, 2, 20);
     assert_eq!(world.evict(20.5).len(), 10);

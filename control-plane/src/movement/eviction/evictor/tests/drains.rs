@@ -72,19 +72,6 @@ fn a_drained_cluster_that_fails_is_left_at_the_rate_of_the_fleet() {
 }
 
 #[test]
-fn a_restart_goes_on_with_a_drain_at_its_rate() {
-    let mut world = fleet(false);
-    world.set(&drained("c0", Some("0.1"), &json!([])));
-    let mut evicted = 0;
-    for _ in 0..4 {
-        evicted += world.evict(50.0).len();
-        world.restart(false);
-    }
-    // What had accrued is lost with each process: a restart never makes a drain faster.
-    assert!((16..=20).contains(&evicted), "{evicted}");
-}
-
-#[test]
 fn a_rate_that_cannot_be_read_stops_the_drain_and_is_reported() {
     let mut world = fleet(false);
     world.set(&drained("c0", Some("fast"), &json!([])));

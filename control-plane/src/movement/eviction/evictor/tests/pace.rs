@@ -46,14 +46,6 @@ fn the_first_of_many_failures_does_not_count_as_the_only_one() {
 }
 
 #[test]
-fn a_write_that_nobody_knows_the_end_of_stays_paid() {
-    let mut world = World::new(10, 1, 100);
-    // Every write may have been carried out: no more are tried than the rate allows.
-    let tried = world.pass(20.5, |_| Outcome::Unclear("no answer in time".into()));
-    assert_eq!(tried.len(), 10, "0.5 a second in 20 s");
-}
-
-#[test]
 fn writes_upon_one_version_of_a_binding_are_paid_once_however_often_their_end_is_unknown() {
     let mut world = World::new(10, 1, 250);
     // The API gives an error of its own for some, for as long as they are tried.
