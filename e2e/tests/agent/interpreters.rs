@@ -1,5 +1,4 @@
-//! Scripts of customizations in the agent: health, reflected status, and fields that the member
-//! keeps.
+//! Interpreters in the agent: health, reflected status, and fields that the member keeps.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,16 +8,12 @@ use kube::api::PostParams;
 use muster_e2e::harness::interpreter_webhook::InterpreterWebhook;
 use muster_e2e::harness::objects::{create, delete, event, merge};
 use muster_shared::api::binding::ResourceHealth;
-use muster_shared::api::interpreter::ResourceInterpreterCustomization;
 use muster_shared::api::interpreter_webhook::ResourceInterpreterWebhookConfiguration;
 use muster_shared::api::work::{ManifestStatus, Work};
 use muster_shared::k8s::{Api, Event, ResourceExt};
 use serde_json::{Value, json};
 
 use crate::agent::bench::{Bench, MEMBER, deployment, until};
-
-const HEALTH: &str = "function InterpretHealth(o) return o.status.phase == 'Running' end";
-const STATUS: &str = "function ReflectStatus(o) return { phase = o.status.phase } end";
 
 fn definition() -> Value {
     json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -32,19 +27,6 @@ fn definition() -> Value {
 fn widget(size: i64) -> Value {
     json!({"apiVersion": "example.com/v1", "kind": "Widget",
         "metadata": {"name": "w", "namespace": "default"}, "spec": {"size": size}})
-}
-
-fn customizations(bench: &Bench) -> Api<ResourceInterpreterCustomization> {
-    Api::all(bench.fleet_client.clone())
-}
-
-async fn customize(bench: &Bench, scripts: &Value) {
-    let object = json!({
-        "apiVersion": "config.karmada.io/v1alpha1", "kind": "ResourceInterpreterCustomization",
-        "metadata": {"name": "widgets"},
-        "spec": {"target": {"apiVersion": "example.com/v1", "kind": "Widget"}, "customizations": scripts},
-    });
-    create(&customizations(bench), object).await;
 }
 
 /// Waits until the Work reports this of its Widget.
@@ -81,30 +63,6 @@ async fn phase(bench: &Bench, phase: &str) {
         &json!({"status": {"phase": phase, "more": 1}}),
     )
     .await;
-}
-
-#[tokio::test]
-async fn health_and_status_are_what_the_scripts_say_and_follow_them_when_they_change() {
-    let (bench, _agent) = Bench::with_agent().await;
-    running(&bench).await;
-    // Without a rule a kind counts as healthy, and its whole status is reported.
-    let whole = json!({"phase": "Running", "more": 1});
-    shown(&bench, ResourceHealth::Healthy, &whole).await;
-    phase(&bench, "Stuck").await;
-    let scripts = json!({"healthInterpretation": {"luaScript": HEALTH}, "statusReflection": {"luaScript": STATUS}});
-    customize(&bench, &scripts).await;
-    let stuck = json!({"phase": "Stuck"});
-    shown(&bench, ResourceHealth::Unhealthy, &stuck).await;
-    phase(&bench, "Running").await;
-    let runs = json!({"phase": "Running"});
-    shown(&bench, ResourceHealth::Healthy, &runs).await;
-    // Nothing in the member changes from here on.
-    let other = HEALTH.replace("Running", "Ready");
-    let other = json!({"spec": {"customizations": {"healthInterpretation": {"luaScript": other}}}});
-    merge(&customizations(&bench), "widgets", &other).await;
-    shown(&bench, ResourceHealth::Unhealthy, &runs).await;
-    delete(&customizations(&bench), "widgets").await;
-    shown(&bench, ResourceHealth::Healthy, &whole).await;
 }
 
 /// Sees that the member's size stays where the Work changes something else.

@@ -83,18 +83,18 @@ pub async fn with_widgets() -> Bench {
 }
 
 /// Reports health and status of an object as an agent would.
-pub async fn report(bench: &Bench, member: &str, identifier: &Value, health: &str, status: &Value) {
+async fn report(bench: &Bench, member: &str, identifier: &Value, health: &str, status: &Value) {
     let reported = json!({ "status": status, "health": health });
     bench.report_object(member, identifier, reported).await;
 }
 
-pub fn of_widget(name: &str) -> Value {
+fn of_widget(name: &str) -> Value {
     json!({ "ordinal": 0, "group": "example.com", "version": "v1", "kind": "Widget",
         "resource": "widgets", "namespace": "default", "name": name })
 }
 
 /// Waits until a binding is in one cluster, and returns that cluster and the other.
-pub async fn placed(bench: &Bench, binding: &str) -> (&'static str, &'static str) {
+async fn placed(bench: &Bench, binding: &str) -> (&'static str, &'static str) {
     let found = until(
         &bench.here(),
         binding,
@@ -106,18 +106,6 @@ pub async fn placed(bench: &Bench, binding: &str) -> (&'static str, &'static str
         "m1" => ("m1", "m2"),
         _ => ("m2", "m1"),
     }
-}
-
-pub fn in_one_cluster(application: &Value) -> Value {
-    json!({
-        "propagateDeps": true,
-        "failover": { "application": application },
-        "placement": {
-            "clusterAffinity": { "clusterNames": ["m1", "m2"] },
-            "spreadConstraints": [{ "spreadByField": "cluster", "minGroups": 1, "maxGroups": 1 }],
-            "replicaScheduling": { "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated" },
-        },
-    })
 }
 
 fn injecting(bench: &Bench) -> Task {

@@ -127,17 +127,6 @@ async fn a_cluster_that_comes_after_its_lease_is_given_one_grace() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cluster_that_is_gone_is_not_missed() {
-    let bench = bench(vec![("clusters", cluster("m1", "Pull"))]).await;
-    pass(10).await;
-    bench.api.delete("clusters", "", "m1");
-    pass(10).await;
-    bench.api.forget();
-    pass(100).await;
-    assert_eq!(reads(&bench, "/leases/m1"), 0);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_cluster_that_falls_silent_while_it_is_removed_is_reported() {
     let bench = of_one().await;
     pass(10).await;

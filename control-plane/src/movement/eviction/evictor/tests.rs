@@ -18,7 +18,6 @@ use serde_json::{Value, json};
 use super::*;
 use crate::clusters::taint::default_tolerations::DefaultTolerations;
 use crate::fleet::binding::BindingKey;
-use crate::movement::eviction::backlog::Depth;
 use crate::movement::eviction::record::Record;
 use crate::scheduler::core::Snapshot;
 

@@ -458,24 +458,6 @@ fn a_cluster_that_comes_and_goes_has_one_record() {
 }
 
 #[test]
-fn a_failover_after_a_moment_in_which_nothing_happened_is_explained_by_itself() {
-    let mut ledger = new([], 0);
-    let not_ready = cluster("m1", ("False", 0), &json!([]));
-    ledger.cluster(&not_ready, None, at(0));
-    write(&mut ledger, 3);
-    ledger.cluster(&well("m1", 5), None, at(5));
-    write(&mut ledger, 8);
-    ledger.cluster(&silent("m1", 60), Some(at(50)), at(60));
-    show(&mut ledger, &healthy(moved("a", "m1", "m2", 70)), 80);
-    let status = one(&mut ledger, 80).status.unwrap();
-    assert_eq!(status.cause.kind, CauseType::ClusterUnreachable);
-    assert_eq!(second(status.times.silent_since.as_ref()), Some(50));
-    assert_eq!(second(status.times.not_ready.as_ref()), Some(60));
-    assert_eq!(status.time_to_healthy.unwrap().median_seconds, 30);
-    assert_eq!(status.relapses, 1);
-}
-
-#[test]
 fn application_failovers_of_a_cluster_share_a_record() {
     let mut ledger = new([], 0);
     for n in 0..50 {

@@ -101,18 +101,6 @@ fn a_job_that_has_completed_by_its_template_stays_though_no_cluster_reports_it_a
 }
 
 #[test]
-fn a_policy_that_is_edited_while_its_workload_leaves_counts_if_it_stays_after_all() {
-    let mut world = failed(&json!({}));
-    world.second = 100.0;
-    let eviction = world.begin_eviction();
-    let tolerant = json!({"placement": {"clusterTolerations": [{"operator": "Exists"}]}});
-    world.put(&binding("w", &["c0"], &tolerant));
-    let nowhere = Outcome::Nowhere("full".to_owned());
-    world.evictor.done(&eviction, nowhere, world.now());
-    assert_eq!(world.evictor.backlog().depth("c0"), Depth::default());
-}
-
-#[test]
 fn a_workload_that_is_deleted_while_its_eviction_fails_is_forgotten() {
     let mut world = failed(&json!({}));
     world.second = 100.0;
