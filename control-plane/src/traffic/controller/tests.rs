@@ -184,22 +184,6 @@ async fn a_name_keeps_its_last_address_while_nothing_serves_and_that_is_reported
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_name_leads_where_the_workload_is_that_it_follows() {
-    let workload = |health: &str| {
-        let reports = [("m1", "Healthy"), ("m2", health)];
-        let mut workload = bound("apps/v1", "Deployment", "shop", &reports);
-        workload["spec"]["clusters"] = json!([{"name": "m2"}]);
-        workload["spec"]["gracefulEvictionTasks"] = json!([{"fromCluster": "m1"}]);
-        workload
-    };
-    let bench = started(with(following(workload("Unknown")))).await;
-    assert_eq!(leads(&bench), ["192.0.2.1"], "the old copy is all there is");
-    bench.api.put("resourcebindings", workload("Healthy"));
-    pass(1).await;
-    assert_eq!(leads(&bench), ["192.0.2.2"]);
-}
-
-#[tokio::test(start_paused = true)]
 async fn an_object_that_somebody_else_wrote_is_never_changed() {
     for (name, host) in [("web-service", "other.example.com"), ("theirs", HOST)] {
         let theirs = json!({
@@ -215,22 +199,6 @@ async fn an_object_that_somebody_else_wrote_is_never_changed() {
         pass(1).await;
         assert_eq!(leads(&bench), ["192.0.2.1"], "once it is gone: {name}");
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn of_two_templates_that_ask_for_one_host_name_one_gets_it() {
-    let reports = [("m1", "Healthy")];
-    let objects = [
-        ("services", service("web", &Value::Null)),
-        ("services", service("db", &Value::Null)),
-        ("resourcebindings", service_in(&reports)),
-        ("resourcebindings", bound("v1", "Service", "db", &reports)),
-    ];
-    let bench = started(with(objects)).await;
-    assert_eq!(bench.api.all("dnsendpoints").len(), 1);
-    let mut reasons = ["web-service", "db-service"].map(|it| reason(&bench, it).unwrap());
-    reasons.sort();
-    assert_eq!(reasons, ["Conflict", "Published"]);
 }
 
 #[tokio::test(start_paused = true)]

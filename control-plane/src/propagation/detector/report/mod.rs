@@ -336,39 +336,6 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_policy_for_a_namespace_that_is_left_out_says_so() {
-        for is_wide in [true, false] {
-            let mut policy = policy();
-            let selector = &mut policy["spec"]["resourceSelectors"][0];
-            if is_wide {
-                selector["namespace"] = json!("kube-system");
-                policy["metadata"]["namespace"] = json!(null);
-            } else {
-                policy["metadata"]["namespace"] = json!("kube-system");
-            }
-            let mut template = template();
-            template["metadata"]["namespace"] = json!("kube-system");
-            let (plural, namespace) = if is_wide {
-                ("clusterpropagationpolicies", "")
-            } else {
-                ("propagationpolicies", "kube-system")
-            };
-            let mut bench = Bench::new([(plural, policy), ("deployments", template)]);
-            detect(&mut bench).await;
-            pass(120).await;
-            let reported = bench.api.object(plural, namespace, "web");
-            let reported = reported.expect("it stays")["status"].clone();
-            let conditions = reported["conditions"]
-                .as_array()
-                .expect("it has conditions");
-            let reasons: Vec<_> = conditions.iter().map(|it| it["reason"].clone()).collect();
-            for reason in ["NothingSelected", "NamespaceNotPropagated"] {
-                assert!(reasons.contains(&json!(reason)), "{is_wide}: {reported}");
-            }
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
     async fn who_suspended_what_a_policy_propagates_is_reported_once() {
         let mut policy = policy();
         policy["spec"]["suspension"] = json!({"dispatching": true});

@@ -46,12 +46,6 @@ fn shown(bench: &Bench) -> Vec<Value> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_template_shows_what_its_members_report() {
-    let bench = bench([("deployments", template())]).await;
-    assert_eq!(shown(&bench), [json!(2)]);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_status_that_the_api_does_not_serve_is_written_ever_more_seldom_and_reported_of_once() {
     let bench = bench([("deployments", template())]).await;
     let path = "/deployments/web/status";

@@ -257,14 +257,6 @@ fn the_state_of_the_fleet_is_reported_in_one_sentence() {
             "ALARM: m1 silent for 5 min 40 s (last heard 00:04:20Z): 1 workload waits for the end of the grace time (toleration)",
         ),
         (
-            Snapshot {
-                clusters: Ok(watched()),
-                taint_policies: Some(vec![policy()]),
-                ..with(&["Unknown"], healthy(2, "m1"))
-            },
-            "ALARM: m1 silent for 5 min 40 s (last heard 00:04:20Z): 2 workloads stay there",
-        ),
-        (
             off(with(&["Unknown"], healthy(2, "m1"))),
             "ALARM: m1 silent for 5 min 40 s (last heard 00:04:20Z): 2 workloads stay there",
         ),
@@ -304,13 +296,6 @@ fn the_state_of_the_fleet_is_reported_in_one_sentence() {
                 waits("StoppedByThreshold", "m1 has x:NoExecute: it stays"),
             ),
             "ALARM: 3 of 5 clusters (m1, m2, m3) silent at once for 5 min 40 s (last heard 00:04:20Z): 1 workload waits because too many clusters have failed",
-        ),
-        (
-            with(
-                &["Unknown", "Unknown", "Unknown"],
-                waits("WaitingForToleration", TOLERATED),
-            ),
-            "ALARM: 3 of 5 clusters (m1, m2, m3) silent at once for 5 min 40 s (last heard 00:04:20Z): 1 workload waits for the end of the grace time (toleration)",
         ),
         (
             with(&["Unknown"; 5], healthy(14, "m1")),
@@ -418,10 +403,6 @@ fn the_state_of_the_fleet_is_reported_in_one_sentence() {
                 ],
             ),
             "ATTENTION: 1 failing application cannot leave, because the last attempt failed, 1 cannot leave, because the feature gate GracefulEviction is off, 1 waits until another move is allowed, 1 cannot leave, because the last update was not applied there",
-        ),
-        (
-            with(&[], vec![failing_for("a", "WaitingForToleration")]),
-            "WELL: 5 of 5 clusters ready, 1 workload placed",
         ),
         (
             // The workload says so that the data follows.
