@@ -174,8 +174,6 @@ pub fn describe(taint: &Taint) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
-
     use super::*;
 
     const NOW: Timestamp = Timestamp::constant(1_000, 0);
@@ -188,73 +186,6 @@ mod tests {
             time_added,
             value: None,
         }
-    }
-
-    fn tolerations(list: Value) -> Vec<Toleration> {
-        serde_json::from_value(list).unwrap()
-    }
-
-    #[test]
-    fn a_toleration_covers_what_it_leaves_open() {
-        let taint = Taint {
-            value: Some("v".into()),
-            ..taint("k", NO_EXECUTE, None)
-        };
-        let whole = json!({ "key": "k", "operator": "Equal", "value": "v", "effect": NO_EXECUTE });
-        let softer = json!({ "key": "k", "operator": "Exists", "effect": NO_SCHEDULE });
-        for (toleration, covers) in [
-            (json!({ "operator": "Exists" }), true),
-            (json!({ "key": "k", "operator": "Exists" }), true),
-            (json!({ "key": "k", "value": "v" }), true),
-            (whole, true),
-            (json!({ "key": "k", "operator": "Equal" }), false),
-            (json!({ "key": "other", "operator": "Exists" }), false),
-            (softer, false),
-            (json!({ "key": "k", "operator": "Lt", "value": "v" }), false),
-        ] {
-            let it = &tolerations(json!([toleration]))[0];
-            assert_eq!(tolerates(it, &taint), covers, "{it:?}");
-        }
-    }
-
-    #[test]
-    fn each_taint_runs_out_by_the_first_toleration_that_covers_it() {
-        let all = |seconds| json!({ "operator": "Exists", "tolerationSeconds": seconds });
-        let forever = json!({ "operator": "Exists" });
-        let (fresh, old) = (
-            taint("a", NO_EXECUTE, Some(0)),
-            taint("b", NO_EXECUTE, Some(50)),
-        );
-        let undated = taint("c", NO_EXECUTE, None);
-        let only = |key: &str| json!({ "key": key, "operator": "Exists" });
-        let (one, two, undated) = ([fresh.clone()], [old, fresh], [undated]);
-        let each = json!([only("b"), all(60)]);
-        for (name, taints, list, seconds) in [
-            ("no taints", &[][..], json!([]), None),
-            ("finite first", &one, json!([all(30), forever]), Some(30)),
-            ("infinite first", &one, json!([forever, all(30)]), None),
-            ("the earliest end", &two, json!([all(60)]), Some(10)),
-            ("each by its own", &two, each, Some(60)),
-            ("from now", &undated, json!([all(60)]), Some(60)),
-            ("negative is past", &one, json!([all(-5)]), Some(-5)),
-        ] {
-            let end = match stay(taints, &tolerations(list), NOW) {
-                Stay::Until(end, _) => Some((end - NOW).get_seconds()),
-                Stay::Unlimited => None,
-                Stay::Never(_) => panic!("{name}: everything is tolerated"),
-            };
-            assert_eq!(end, seconds, "{name}");
-        }
-    }
-
-    #[test]
-    fn a_taint_that_nothing_covers_ends_the_stay_at_once() {
-        let taints = [
-            taint("a", NO_SCHEDULE, None),
-            taint("b", NO_EXECUTE, Some(0)),
-        ];
-        let stay = stay(&taints, &[], NOW);
-        assert_eq!(stay, Stay::Never(&taints[1]));
     }
 
     #[test]

@@ -214,14 +214,6 @@ pub(in crate::clusters) mod tests {
     const SILENT: Verdict = Verdict::Silent(Silence::Stopped);
 
     #[test]
-    fn a_cluster_that_was_ready_when_we_took_over_gets_a_full_grace() {
-        let story = Story::new(&ready("True"));
-        assert_eq!(story.judge(40), story.until(40));
-        let over = story.at(40) + Duration::from_millis(1);
-        assert_eq!(story.heard.judge(GRACES, over), SILENT);
-    }
-
-    #[test]
     fn every_new_renewal_is_a_sign_of_life_whatever_the_members_clock_says() {
         let mut story = Story::new(&ready("True"));
         for (at, renewed, heard) in [
@@ -234,18 +226,6 @@ pub(in crate::clusters) mod tests {
             story.lease(renewed, at);
             assert_eq!(story.judge(at), story.until(heard + 40), "at {at}");
         }
-    }
-
-    #[test]
-    fn our_own_unknown_is_no_sign_of_life_and_a_posted_status_ends_it() {
-        let mut story = Story::new(&ready("True"));
-        story.write_silence();
-        assert_eq!(story.judge(100), Verdict::Settled);
-        story.lease(renewal(1), 101);
-        let judged = story.judge(101);
-        assert_eq!(judged, Verdict::Settled, "a lease says nothing of health");
-        story.report(102);
-        assert_eq!(story.judge(102), story.until(142));
     }
 
     #[test]

@@ -158,45 +158,6 @@ mod tests {
         }
     }
 
-    /// The status of Ready, the taints before, and those after if they change.
-    type Case = (Option<&'static str>, Vec<Taint>, Option<Vec<Taint>>);
-
-    #[test]
-    fn no_schedule_follows_the_condition() {
-        let (nr, un) = (
-            taint(NOT_READY, NO_SCHEDULE, Some(1)),
-            taint(UNREACHABLE, NO_SCHEDULE, Some(1)),
-        );
-        let new = |key| taint(key, NO_SCHEDULE, Some(100));
-        let cases: [Case; 8] = [
-            (None, vec![], Some(vec![new(NOT_READY)])),
-            (
-                None,
-                vec![un.clone()],
-                Some(vec![un.clone(), new(NOT_READY)]),
-            ),
-            (Some("False"), vec![un.clone()], Some(vec![new(NOT_READY)])),
-            (Some("False"), vec![nr.clone()], None),
-            (
-                Some("Unknown"),
-                vec![nr.clone()],
-                Some(vec![new(UNREACHABLE)]),
-            ),
-            (Some("Unknown"), vec![un.clone()], None),
-            (Some("True"), vec![nr, un], Some(vec![])),
-            (Some("True"), vec![], None),
-        ];
-        for (status, present, expected) in cases {
-            let condition = status.map(|s| ready(s, 0));
-            let found = judge(&present, condition.as_ref(), None, 100);
-            let expected = Wanted {
-                taints: expected,
-                again: None,
-            };
-            assert_eq!(found, expected, "{status:?} {present:?}");
-        }
-    }
-
     #[test]
     fn taints_that_are_left_to_policies_are_not_put_on_and_go_with_the_recovery_at_the_latest() {
         let settings = Settings {

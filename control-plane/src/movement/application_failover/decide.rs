@@ -83,67 +83,10 @@ pub fn decide(
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
     use crate::fleet::testing::at;
-
-    #[test]
-    fn the_time_starts_with_the_first_unhealthy_report_and_ends_with_any_other() {
-        let spec: ResourceBindingSpec = serde_json::from_value(json!({
-            "clusters": [{"name": "m1"}, {"name": "m2"}],
-            "gracefulEvictionTasks": [{"fromCluster": "m3", "reason": "ApplicationFailure", "producer": "p"}],
-        }))
-        .unwrap();
-        let (none, m1) = (&json!({}), &json!({"m1": 0}));
-        let (both, others) = (&json!({"m1": 0, "m2": 20}), &json!({"m3": 0, "m4": 0}));
-        let says = |health: Option<&str>| json!({"m1": health});
-        let (ill, unsaid) = (&says(Some("Unhealthy")), &says(None));
-        let (well, unknown) = (&says(Some("Healthy")), &says(Some("Unknown")));
-        let two_ill = &json!({"m1": "Unhealthy", "m2": "Unhealthy"});
-        let others_ill = &json!({"m3": "Unhealthy", "m4": "Unhealthy"});
-        for (known, reports, now, since, leave, next) in [
-            (none, ill, 0, m1, &[][..], Some(30)),
-            (m1, ill, 30, m1, &[], Some(30)),
-            (m1, ill, 31, m1, &["m1"], None),
-            (m1, well, 31, none, &[], None),
-            (m1, unknown, 31, none, &[], None),
-            (m1, unsaid, 31, m1, &[], None),
-            (m1, none, 31, m1, &[], None),
-            (both, two_ill, 31, both, &["m1"], Some(50)),
-            // It is leaving m3, and is not assigned to m4.
-            (others, others_ill, 99, none, &[], None),
-        ] {
-            let stamps = |of: &Value| -> Since {
-                let pairs = of.as_object().unwrap().iter();
-                pairs
-                    .map(|(cluster, second)| (cluster.clone(), at(second.as_i64().unwrap())))
-                    .collect()
-            };
-            let items: Vec<AggregatedStatusItem> = reports
-                .as_object()
-                .unwrap()
-                .iter()
-                .map(|(cluster, health)| {
-                    serde_json::from_value(json!({"clusterName": cluster, "health": health}))
-                        .unwrap()
-                })
-                .collect();
-            let got = decide(
-                Duration::from_secs(30),
-                &spec,
-                &items,
-                &stamps(known),
-                at(now),
-            );
-            let expected = Verdict {
-                since: stamps(since),
-                leave: leave.iter().map(|it: &&str| (*it).to_owned()).collect(),
-                next: next.map(at),
-            };
-            assert_eq!(got, expected, "{known} {reports} {now}");
-        }
-    }
 
     #[test]
     fn a_cluster_that_is_to_have_no_replicas_is_not_left() {

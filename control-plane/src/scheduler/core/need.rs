@@ -339,24 +339,6 @@ mod tests {
     }
 
     #[test]
-    fn a_reschedule_counts_once_and_only_after_the_last_scheduling() {
-        let mut spec = placed(deployment(3, &dynamic()), &[("m1", 3)]);
-        let applied = recorded(&spec);
-        spec.reschedule_triggered_at =
-            serde_json::from_value(json!("2024-01-01T00:00:10Z")).unwrap();
-        for (last, expected) in [
-            (json!({}), None),
-            (
-                json!({ "lastScheduledTime": "2024-01-01T00:00:09Z" }),
-                Some(Need::RescheduleRequested),
-            ),
-            (json!({ "lastScheduledTime": "2024-01-01T00:00:10Z" }), None),
-        ] {
-            assert_eq!(judge(&spec, last, &applied), expected);
-        }
-    }
-
-    #[test]
     fn what_is_not_divided_is_always_decided() {
         let copies = placed(deployment(3, &json!({})), &[("m1", 3)]);
         assert_eq!(
@@ -368,26 +350,5 @@ mod tests {
             judge(&plain, json!({}), &recorded(&plain)),
             Some(Need::NotDivided)
         );
-    }
-
-    #[test]
-    fn of_the_affinity_groups_only_the_one_in_use_matters() {
-        let grouped = |clusters: [&str; 2]| {
-            let mut placement = dynamic();
-            placement["clusterAffinities"] = json!([
-                { "affinityName": "home", "clusterNames": [clusters[0]] },
-                { "affinityName": "away", "clusterNames": [clusters[1]] },
-            ]);
-            placed(deployment(3, &placement), &[("m1", 3)])
-        };
-        let before = recorded(&grouped(["m1", "m2"]));
-        let at_home = json!({ "schedulerObservingAffinityName": "home" });
-        for (now, status, expected) in [
-            (["m1", "m9"], at_home.clone(), None),
-            (["m9", "m2"], at_home, Some(Need::PlacementChanged)),
-            (["m1", "m9"], json!({}), Some(Need::PlacementChanged)),
-        ] {
-            assert_eq!(judge(&grouped(now), status, &before), expected);
-        }
     }
 }

@@ -241,19 +241,6 @@ fn a_taint_without_a_time_counts_from_now() {
 }
 
 #[test]
-fn without_a_placement_no_execute_is_not_guessed_about() {
-    let spec = ResourceBindingSpec::default();
-    let judgement = judge(
-        &[taint("k", NO_EXECUTE, Some(0))],
-        &spec,
-        None,
-        &switches(),
-        at(10),
-    );
-    assert_eq!(judgement, Judgement::Stay(Stay::NoPlacement));
-}
-
-#[test]
 fn the_placement_of_the_spec_counts_before_the_one_that_was_applied_last() {
     let tolerating = json!({"clusterTolerations": [{"operator": "Exists"}]});
     let plain = json!({});

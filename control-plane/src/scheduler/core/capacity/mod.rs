@@ -128,26 +128,6 @@ mod tests {
         Demand::new(&serde_json::from_value(json!({ "cpu": cpu, "memory": memory })).unwrap())
     }
 
-    /// Checks the three clusters of "Scheduling based on the general cluster resource model".
-    #[test]
-    fn the_sums_of_a_cluster_hold_what_is_neither_used_nor_short_of_pod_slots() {
-        let member = |used_cpu: &str, used_pods: &str| {
-            capacity(json!({ "status": { "resourceSummary": {
-                "allocatable": {
-                    "cpu": "4", "ephemeral-storage": "206291924Ki", "hugepages-1Gi": "0",
-                    "hugepages-2Mi": "0", "memory": "16265856Ki", "pods": "110",
-                },
-                "allocated": { "cpu": used_cpu, "memory": "290Mi", "pods": used_pods },
-            } } }))
-        };
-        for (used_cpu, used_pods, replicas) in [("950m", "11", 6), ("2", "11", 4), ("2", "110", 0)]
-        {
-            let room = member(used_cpu, used_pods)
-                .replicas(Some(&demand("500m", "0")), GradeRule::Minimums);
-            assert_eq!(room, replicas, "{used_cpu} {used_pods}");
-        }
-    }
-
     #[test]
     fn amounts_of_pods_are_rounded_before_they_are_subtracted() {
         for (allocatable, allocated, allocating, expected) in [

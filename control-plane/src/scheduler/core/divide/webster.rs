@@ -165,54 +165,24 @@ mod tests {
 
     use super::*;
 
-    fn divide(votes: &[(&str, u64)], seats: u64, uid: &str) -> Vec<u64> {
-        let parties: Vec<_> = votes
-            .iter()
-            .map(|&(name, votes)| Party { name, votes })
-            .collect();
-        webster(&parties, seats, TieBreak::for_uid(uid))
-    }
-
     #[test]
-    fn seats_follow_votes() {
+    fn no_votes_and_very_many_are_divided_as_others_are() {
         let pair = |votes: u64| [("a", votes), ("b", votes)];
-        let many = [("A", 100_000), ("B", 80_000), ("C", 30_000), ("D", 20_000)];
         // Votes, seats to give, seats of each.
         for (votes, seats, expected) in [
-            (&[("a", 1), ("b", 2)][..], 9, &[3, 6][..]),
-            (&[("a", 1), ("b", 3)], 9, &[2, 7]),
-            (&[("m1", 3), ("m2", 2), ("m3", 1)], 12, &[6, 4, 2]),
-            (&[("m1", 3), ("m2", 2), ("m3", 1)], 13, &[7, 4, 2]),
-            (&[("m1", 3), ("m2", 2), ("m3", 1)], 14, &[7, 5, 2]),
-            (&[("a", 1), ("b", 1), ("c", 1)], 5, &[2, 2, 1]),
-            (&[("a", 2), ("b", 1), ("c", 1), ("d", 1)], 6, &[3, 1, 1, 1]),
-            (&[("a", 2), ("b", 1), ("c", 1), ("d", 1)], 9, &[3, 2, 2, 2]),
-            (&[("A", 170), ("B", 110), ("C", 60)], 5, &[2, 2, 1]),
-            (&[("A", 1200), ("B", 900), ("C", 400)], 4, &[2, 1, 1]),
-            (&many, 7, &[3, 2, 1, 1]),
-            (&many, 8, &[3, 3, 1, 1]),
-            (&pair(0), 3, &[0, 0]),
+            (&pair(0)[..], 3, &[0, 0][..]),
             (&pair(0x4000_0000_0000_0000), 0, &[0, 0]),
             (&pair(0x4000_0000_0000_0001), 0, &[0, 0]),
             (&pair(0x7fff_ffff_ffff_ffff), 3, &[2, 1]),
             (&[], 3, &[]),
         ] {
-            assert_eq!(divide(votes, seats, ""), expected, "{votes:?} {seats}");
+            let parties = votes.iter();
+            let parties: Vec<_> = parties
+                .map(|&(name, votes)| Party { name, votes })
+                .collect();
+            let divided = webster(&parties, seats, TieBreak::for_uid(""));
+            assert_eq!(divided, expected, "{votes:?} {seats}");
         }
-    }
-
-    #[test]
-    fn the_parity_of_the_template_uid_breaks_ties() {
-        let votes = [("A", 1), ("B", 1)];
-        assert_eq!(divide(&votes, 5, ""), [3, 2]);
-        assert_eq!(
-            divide(&votes, 5, "4858ca61-3ff8-4095-8267-f3d059d8074c"),
-            [3, 2]
-        );
-        assert_eq!(
-            divide(&votes, 5, "d43fdeeb-d750-4e2b-bee3-64eb94534f4c"),
-            [2, 3]
-        );
     }
 
     /// Returns the seats by the definition, given out one by one.
