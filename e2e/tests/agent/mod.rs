@@ -8,7 +8,6 @@ mod census;
 mod cluster;
 mod credentials;
 mod election;
-mod events;
 mod fleets;
 mod held;
 mod interpreters;

@@ -54,7 +54,7 @@ async fn a_work_where_its_binding_wants_none_is_removed_when_it_appears() {
 }
 
 /// Returns the identifier of the Job `once` in reports.
-pub fn of_job() -> Value {
+fn of_job() -> Value {
     json!({
         "ordinal": 0, "group": "batch", "version": "v1", "kind": "Job", "resource": "",
         "namespace": "default", "name": "once",
@@ -65,72 +65,6 @@ pub fn of_job() -> Value {
 pub async fn report(bench: &Bench, member: &str, status: &Value) {
     let reported = json!({ "status": status });
     bench.report_object(member, &of_job(), reported).await;
-}
-
-#[tokio::test]
-async fn a_job_that_fails_in_one_member_and_is_moved_shows_a_status_that_the_api_accepts() {
-    let bench = Bench::start().await;
-    let _control_plane = bench.control_plane();
-    let job = json!({ "metadata": { "name": "once" }, "spec": { "parallelism": 2, "template": { "spec": {
-        "restartPolicy": "Never", "containers": [{ "name": "c", "image": "i" }],
-    } } } });
-    create::<Job>(&bench.here(), job).await;
-    bench.serve(&[("batch/v1", "jobs", "Job")]).await;
-    let clusters = |names: &[&str]| {
-        json!({ "spec": {
-            "resourceSelectors": [{ "apiVersion": "batch/v1", "kind": "Job", "name": "once" }],
-            "placement": { "clusterAffinity": { "clusterNames": names } },
-        } })
-    };
-    let mut policy = clusters(&["m1", "m2"]);
-    policy["metadata"] = json!({ "name": "once" });
-    create::<PropagationPolicy>(&bench.here(), policy).await;
-    for member in ["m1", "m2"] {
-        bench.sent(member, "Job", "once", |_| true).await;
-    }
-    let start = "2026-01-01T00:00:00Z";
-    let running = json!({ "active": 1, "succeeded": 2, "startTime": start });
-    let failed = json!({ "failed": 1, "startTime": start, "conditions": [
-        { "type": "FailureTarget", "status": "True" }, { "type": "Failed", "status": "True" },
-    ] });
-    let holds = |job: &Job, condition: &str| {
-        let conditions = job
-            .status
-            .iter()
-            .flat_map(|it| it.conditions.iter().flatten());
-        conditions
-            .into_iter()
-            .any(|it| it.type_ == condition && it.status == "True")
-    };
-    let counts = |job: &Job| {
-        let status = job.status.clone().unwrap_or_default();
-        (
-            status.active.unwrap_or(0),
-            status.succeeded.unwrap_or(0),
-            status.failed.unwrap_or(0),
-        )
-    };
-    // A member that has not reported yet counts as one in which nothing is active.
-    report(&bench, "m2", &running).await;
-    until::<Job>(&bench.here(), "once", "it is running", |job| {
-        counts(job) == (1, 2, 0)
-    })
-    .await;
-    report(&bench, "m1", &failed).await;
-    until::<Job>(&bench.here(), "once", "its failure is announced", |job| {
-        counts(job) == (1, 2, 1) && holds(job, "FailureTarget") && !holds(job, "Failed")
-    })
-    .await;
-    // The member with the two that succeeded is left, and the sums of the others are smaller.
-    merge::<PropagationPolicy>(&bench.here(), "once", clusters(&["m1"])).await;
-    bench.withdrawn("m2", "Job", "once").await;
-    until::<Job>(
-        &bench.here(),
-        "once",
-        "it has failed, and keeps its counts",
-        |job| counts(job) == (0, 2, 1) && holds(job, "Failed"),
-    )
-    .await;
 }
 
 fn job(name: &str) -> Value {
