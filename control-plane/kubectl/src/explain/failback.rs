@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use muster_control_plane::movement::rebalance::failback::decide::{
-    Home, Rule, Verdict, homes, is_due,
+    Home, Rule, Verdict, barred, homes, is_due,
 };
 use muster_control_plane::scheduler::core::{ClusterInfo, Snapshot};
 use muster_control_plane::settings::{FAILOVER, Settings};
@@ -27,13 +27,10 @@ pub(super) fn sentences(
                 )
             });
         };
-        if !settings.gate(&FAILOVER) {
-            let why = "nothing moves by itself: the feature gate Failover is off";
-            return Some(format!("it left {name} at {left}, and {why}"));
-        }
-        if !settings.schedules(spec.scheduler_name.as_deref()) {
-            let why = "nothing brings it back: another scheduler places it";
-            return Some(format!("it left {name} at {left}, and {why}"));
+        if let Some(why) = barred(spec, settings, settings.gate(&FAILOVER)) {
+            return Some(format!(
+                "it left {name} at {left}, and nothing brings it back: {why}"
+            ));
         }
         let home = Home {
             name: &name,
@@ -100,7 +97,7 @@ mod tests {
                 "returns if asked to",
             ),
             (asked(1), &[], |_| (), "the feature gate Failover is off"),
-            (asked(1), others, |_| (), "another scheduler places it"),
+            (asked(1), others, |_| (), "another scheduler is in charge"),
             (asked(1), on, |_| (), "healthy since 2026-01-01T00:10:05Z"),
             (asked(600), on, |_| (), "not before 2026-01-01T00:20:05Z"),
             (

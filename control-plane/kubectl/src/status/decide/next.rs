@@ -353,7 +353,7 @@ impl super::Left {
             staying,
             first_seconds,
             after_seconds,
-            ..
+            barred,
         } = self;
         let is_ready = !report.not_well.iter().any(|it| it.name == *cluster);
         let order = report.ordered.iter().find(|it| it.name == *cluster);
@@ -364,7 +364,8 @@ impl super::Left {
                 let who = count(*staying, "workload");
                 let verb = either(*staying, "left", "that left");
                 let stays = either(*staying, "and stays where it is", "stay where they are");
-                Some(format!("{who} {verb} {cluster} {stays}: no policy asks for failback").into())
+                let why = barred.unwrap_or("no policy asks for failback");
+                Some(format!("{who} {verb} {cluster} {stays}: {why}").into())
             }
             (0, _) => None,
             (_, Some(0)) => {

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 use muster_control_plane::movement::eviction::record::Record;
 use muster_control_plane::movement::rebalance::failback::decide::{
-    Home, Rule, Verdict, homes, is_due,
+    Home, Rule, Verdict, barred, homes, is_due,
 };
 use muster_control_plane::propagation::binding::companions::runs_nothing;
 use muster_shared::api::cluster::Cluster;
@@ -34,6 +34,9 @@ pub(in super::super) struct Left {
     pub after_seconds: Option<u64>,
     /// Workloads that left within the last day, and stay where they are now.
     pub staying: usize,
+    /// Reason why workloads stay whose policies ask for their return, if there are any.
+    #[serde(skip)]
+    pub barred: Option<&'static str>,
 }
 
 /// Returns what left each cluster, in the order of the names.
@@ -42,19 +45,29 @@ pub(super) fn left(snapshot: &Snapshot) -> Vec<Left> {
     let clusters: BTreeMap<String, &Cluster> = clusters.map(|it| (it.name_any(), it)).collect();
     let mut left: BTreeMap<String, Left> = BTreeMap::new();
     let bindings = snapshot.bindings.iter().flatten();
+    // Where it is not known whether failover is on, workloads return by the word of their policies.
+    let failover = snapshot.failover != Some(false);
     for binding in bindings.filter(|it| !runs_nothing(&it.spec)) {
         let spec = &binding.spec;
+        let is_recent = |at: Timestamp| snapshot.now.duration_since(at) < RECENT;
         let Some(rule) = Rule::of(spec, &snapshot.settings) else {
             let record = Record::read(binding.metadata.annotations.as_ref());
-            let is_away = |it: &Record| {
-                !spec.has_copy(&it.from) && snapshot.now.duration_since(it.at) < RECENT
-            };
+            let is_away = |it: &Record| !spec.has_copy(&it.from) && is_recent(it.at);
             if let Some(record) = record.filter(is_away) {
                 left.entry(record.from).or_default().staying += 1;
             }
             continue;
         };
+        let barred = barred(spec, &snapshot.settings, failover);
         for (name, time) in homes(binding) {
+            if barred.is_some() {
+                if !spec.has_copy(&name) && is_recent(time) {
+                    let left = left.entry(name).or_default();
+                    left.staying += 1;
+                    left.barred = barred;
+                }
+                continue;
+            }
             let cluster = clusters.get(&name).copied();
             let home = Home {
                 name: &name,

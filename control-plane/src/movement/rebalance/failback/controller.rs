@@ -24,7 +24,9 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::decide::{Course, Home, Rule, Verdict, course, homes, is_due, record, unhealthy};
+use super::decide::{
+    Course, Home, Rule, Verdict, barred, course, homes, is_due, record, unhealthy,
+};
 use super::in_flight::{AGAIN, InFlight, RARELY};
 use super::pending::{JUDGED_AGAIN, is_pending, may_still_return, take_back};
 use crate::fleet::Fleet;
@@ -87,11 +89,9 @@ struct Failback {
     began: OnceLock<Instant>,
 }
 
-/// Starts the controller. With the gate `Failover` off nothing moves by itself.
+/// Starts the controller. With the gate `Failover` off nothing moves by itself, and what was asked
+/// to return before it was switched off is taken back.
 pub(in crate::movement::rebalance) fn start(fleet: &Arc<Fleet>, pace: Pace, tasks: &mut Tasks) {
-    if !fleet.settings.gate(&FAILOVER) {
-        return;
-    }
     let controller = Arc::new(Failback::new(fleet, pace));
     follow(&controller, fleet, &fleet.bindings);
     fleet.clusters.on_change({
@@ -249,9 +249,11 @@ impl Failback {
         // A setting that protects counts from the moment at which it is in the policy.
         let says = protected(fleet, binding.as_ref());
         let spec = &*says;
-        let is_ours = fleet.settings.schedules(spec.scheduler_name.as_deref());
+        let settings = &fleet.settings;
+        let is_ours = settings.schedules(spec.scheduler_name.as_deref());
         let is_pending = is_ours && is_pending(binding.as_ref());
-        let Some(rule) = Rule::of(spec, &fleet.settings).filter(|_| is_ours) else {
+        let is_barred = barred(spec, settings, settings.gate(&FAILOVER)).is_some();
+        let Some(rule) = Rule::of(spec, settings).filter(|_| !is_barred) else {
             if is_pending {
                 return take_back(fleet, key, binding.as_ref()).await;
             }

@@ -51,6 +51,28 @@ impl Rule {
     }
 }
 
+/// Returns why nothing brings a workload back, whatever its policy says; `None` if something does.
+/// `failover` says whether the feature gate `Failover` is on.
+pub fn barred(
+    spec: &ResourceBindingSpec,
+    settings: &Settings,
+    failover: bool,
+) -> Option<&'static str> {
+    let needs = [
+        (failover, "the feature gate Failover is off"),
+        (
+            settings.schedules(spec.scheduler_name.as_deref()),
+            "another scheduler is in charge",
+        ),
+        (
+            settings.runs("workloadRebalancer"),
+            "the controller workloadRebalancer is off",
+        ),
+    ];
+    let lacking = needs.iter().find(|it| !it.0);
+    lacking.map(|it| it.1)
+}
+
 /// Returns the clusters that a workload left because of a taint, with the time of each.
 pub fn homes(binding: &AnyBinding) -> BTreeMap<String, Timestamp> {
     crate::movement::eviction::homes::homes(&binding.metadata)

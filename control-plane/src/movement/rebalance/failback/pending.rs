@@ -1,5 +1,6 @@
-//! Requests that are not answered yet. One is taken back once its policy, its window or the
-//! clusters do not allow the return any more: the rate or a pause may hold the move up for hours.
+//! Requests that are not answered yet. One is taken back once its policy, its window, the clusters
+//! or the feature gate `Failover` do not allow the return any more: the rate or a pause may hold
+//! the move up for hours.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,12 +16,13 @@ use muster_shared::queue::Next;
 use serde_json::json;
 
 use super::controller::returns;
-use super::decide::Rule;
+use super::decide::{Rule, barred};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::write::Written;
 use crate::scheduler::core::cycle::is_reschedule_requested;
+use crate::settings::FAILOVER;
 
 /// Time after which such a request is judged again: its window may close.
 pub(super) const JUDGED_AGAIN: Duration = Duration::from_secs(10);
@@ -77,12 +79,14 @@ pub(super) async fn take_back(
     let written = key.merge(&fleet.client, "take back the return of", &patch);
     let written = written.await?;
     if matches!(written, Written::Done(_)) {
-        let note = "does not return, although it was asked to: its policy or the clusters that it \
-                    left do not allow it any more";
+        let settings = &fleet.settings;
+        let why = barred(&binding.spec, settings, settings.gate(&FAILOVER));
+        let why = why.unwrap_or("its policy or the clusters that it left do not allow it any more");
+        let note = format!("does not return, although it was asked to: {why}");
         tracing::info!(binding = %key, "{note}");
         let (about, kind) = (binding.reference(), EventType::Normal);
         let events = &fleet.events;
-        events.publish_about(about, kind, "Failback", note.to_owned());
+        events.publish_about(about, kind, "Failback", note);
     }
     Ok(written.next())
 }

@@ -264,6 +264,13 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_reported_in_this_
             "nothing; when there is time, to bring back what left: kubectl muster rebalance --cluster m1".to_owned(),
         ),
         (
+            "back, and nothing returns while failover is off",
+            off(snapshot(back(), vec![moved("a", true), moved("b", true)])),
+            nothing.0,
+            "2 workloads that left m1 stay where they are: the feature gate Failover is off",
+            "nothing; when there is time, to bring back what left: kubectl muster rebalance --cluster m1".to_owned(),
+        ),
+        (
             "nobody leads",
             Snapshot { leader: Ok(Some(lease("cp-0", "2026-01-01T00:06:00Z"))), leases: Ok(BTreeMap::new()), ..with(&[], vec![pending("a", "WaitingForRate", "m1 has x")]) },
             nothing.0,

@@ -262,44 +262,68 @@ async fn nothing_returns_once_its_policy_says_so_although_the_binding_does_not_s
     }
 }
 
+/// Returns `web-deployment`, which was asked to return to `m1` and waits in `m2`, by the mode of
+/// its policy, its condition `Scheduled`, and the mark of the request.
+fn asked_to_return(mode: &str, placed: &str, mark: &str) -> Value {
+    let long_ago = calendar() - SignedDuration::from_hours(2);
+    let scheduled = "2024-01-01T00:00:00Z";
+    let mut away = binding();
+    away["spec"]["clusters"] = json!([{ "name": "m2", "replicas": 2 }]);
+    away["spec"]["rescheduleTriggeredAt"] = json!(ASKED);
+    let failback = json!({ "mode": mode, "afterSeconds": 3600 });
+    away["spec"]["failover"] = json!({ "cluster": { "failback": failback } });
+    let left = json!({ "m1": long_ago.to_string() }).to_string();
+    away["metadata"]["annotations"] = json!({ HOMES: left, FAILBACK_ASKED: mark });
+    away["status"] = json!({
+        "lastScheduledTime": scheduled,
+        "conditions": [{
+            "type": "Scheduled", "status": placed, "reason": "", "message": "",
+            "lastTransitionTime": scheduled,
+        }],
+    });
+    away
+}
+
+/// Time of that request.
+const ASKED: &str = "2025-01-01T00:00:00Z";
+
 #[tokio::test(start_paused = true)]
 async fn a_return_is_taken_back_that_was_asked_for_and_is_not_allowed_any_more() {
-    let (before, asked) = ("2023-01-01T00:00:00Z", "2025-01-01T00:00:00Z");
-    let scheduled = "2024-01-01T00:00:00Z";
-    let marked = format!("{asked} {before}");
+    let before = "2023-01-01T00:00:00Z";
+    let marked = format!("{ASKED} {before}");
     let marked = marked.as_str();
-    for (mode, ready, placed, mark, expected) in [
-        ("WhenHealthy", "True", "True", marked, json!(asked)),
-        ("Never", "True", "True", marked, json!(before)),
-        ("WhenHealthy", "Unknown", "True", marked, json!(before)),
-        ("Never", "True", "True", asked, Value::Null),
+    for (failover, mode, ready, placed, mark, expected) in [
+        (true, "WhenHealthy", "True", "True", marked, json!(ASKED)),
+        (true, "Never", "True", "True", marked, json!(before)),
+        (
+            true,
+            "WhenHealthy",
+            "Unknown",
+            "True",
+            marked,
+            json!(before),
+        ),
+        (true, "Never", "True", "True", ASKED, Value::Null),
         // It waits for room.
-        ("Never", "True", "False", marked, json!(before)),
+        (true, "Never", "True", "False", marked, json!(before)),
+        (false, "WhenHealthy", "True", "True", marked, json!(before)),
         // A person asked for it.
-        ("Never", "True", "True", before, json!(asked)),
-        ("Never", "True", "True", "", json!(asked)),
+        (true, "Never", "True", "True", before, json!(ASKED)),
+        (true, "Never", "True", "True", "", json!(ASKED)),
+        (false, "WhenHealthy", "True", "True", "", json!(ASKED)),
     ] {
         let long_ago = calendar() - SignedDuration::from_hours(2);
-        let mut away = binding();
-        away["spec"]["clusters"] = json!([{ "name": "m2", "replicas": 2 }]);
-        away["spec"]["rescheduleTriggeredAt"] = json!(asked);
-        let failback = json!({ "mode": mode, "afterSeconds": 3600 });
-        away["spec"]["failover"] = json!({ "cluster": { "failback": failback } });
-        let left = json!({ "m1": long_ago.to_string() }).to_string();
-        away["metadata"]["annotations"] = json!({ HOMES: left, FAILBACK_ASKED: mark });
-        away["status"] = json!({
-            "lastScheduledTime": scheduled,
-            "conditions": [{
-                "type": "Scheduled", "status": placed, "reason": "", "message": "",
-                "lastTransitionTime": scheduled,
-            }],
-        });
-        let bench = Bench::followed([
+        let settings = Settings {
+            feature_gates: format!("Failover={failover}").parse().unwrap(),
+            ..Settings::default()
+        };
+        let objects = [
             ("clusters", home(ready, long_ago, Some(long_ago))),
             ("clusters", cluster("m2")),
-            ("resourcebindings", away),
-        ])
-        .await;
+            ("resourcebindings", asked_to_return(mode, placed, mark)),
+        ];
+        let mut bench = Bench::with(settings, objects);
+        bench.follow().await;
         let fleet = &bench.fleet;
         let controller = Failback::new(fleet, Pace::of(&fleet.settings));
         for _ in 0..2 {
@@ -313,9 +337,28 @@ async fn a_return_is_taken_back_that_was_asked_for_and_is_not_allowed_any_more()
         let away = bench.api.binding("web-deployment");
         assert_eq!(
             away["spec"]["rescheduleTriggeredAt"], expected,
-            "{mode} {ready} {placed} {mark:?}"
+            "{failover} {mode} {ready} {placed} {mark:?}"
         );
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_control_plane_that_starts_without_failover_takes_back_what_was_asked_to_return() {
+    let long_ago = calendar() - SignedDuration::from_hours(2);
+    let mut bench = Bench::new([
+        ("clusters", home("True", long_ago, Some(long_ago))),
+        ("clusters", cluster("m2")),
+        (
+            "resourcebindings",
+            asked_to_return("WhenHealthy", "True", ASKED),
+        ),
+    ]);
+    let pace = crate::fleet::budget::budget(&bench.fleet, &mut bench.tasks);
+    crate::movement::rebalance::start(&bench.fleet, pace, &mut bench.tasks);
+    bench.follow().await;
+    pass(10).await;
+    let away = bench.api.binding("web-deployment");
+    assert!(away["spec"]["rescheduleTriggeredAt"].is_null(), "{away}");
 }
 
 #[tokio::test(start_paused = true)]
