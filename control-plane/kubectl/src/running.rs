@@ -103,6 +103,14 @@ impl Running {
         let flags: Vec<String> = others.chain(on).collect();
         Ok((Settings::of_flags(&flags)?, self.source != Source::Defaults))
     }
+
+    /// Returns why no taint moves anything, that of a drain included; `None` if taints do.
+    pub fn ignores_taints(&self) -> Option<&'static str> {
+        let is_off = !self.settings.runs("taintmanager");
+        is_off.then_some(
+            "the control plane runs without the controller taintmanager (--controllers, --enable-taint-manager), so that no taint moves anything, nor does a drain",
+        )
+    }
 }
 
 /// Reads the lease of the control plane's leader.
@@ -161,6 +169,14 @@ mod tests {
             assert_eq!(settings.gate(&FAILOVER), failover, "{source:?}");
             let found = settings.resource_eviction_rate;
             assert!((found - rate).abs() < 1e-9, "{source:?}: {found}");
+        }
+        for (flag, ignores) in [
+            ("--resource-eviction-rate=7", false),
+            ("--enable-taint-manager=false", true),
+            ("--controllers=*,-taintmanager", true),
+        ] {
+            let running = Running::of(&[flag.to_owned()], None).unwrap();
+            assert_eq!(running.ignores_taints().is_some(), ignores, "{flag}");
         }
         let wrong = ["--resource-eviction-rate=-1".to_owned()];
         Running::of(&wrong, None).unwrap_err();

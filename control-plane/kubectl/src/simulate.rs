@@ -83,6 +83,7 @@ pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Resu
         disaster: &disaster,
         forecast: &forecast,
         is_off,
+        halted: running.ignores_taints(),
         paused: &paused,
     };
     Ok(Reply {

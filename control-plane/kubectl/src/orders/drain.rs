@@ -186,7 +186,11 @@ async fn check(client: &Client, names: &[String]) -> anyhow::Result<Preview> {
     let now = calendar();
     let clusters = fleet.clusters.iter();
     let left = clusters.filter(|it| names.contains(&it.name_any()));
-    let standstill = MovementState::read(client).await.of(left, now);
+    let mut standstill = MovementState::read(client).await.of(left, now);
+    if let Some(why) = running.ignores_taints() {
+        standstill.reasons.push(why.to_owned());
+        standstill.is_whole = true;
+    }
     Ok(Preview {
         standstill,
         ..preview(&fleet, names, &running.settings, now)

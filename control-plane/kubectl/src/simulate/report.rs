@@ -24,6 +24,8 @@ pub struct Report<'a> {
     pub forecast: &'a Forecast,
     /// Whether failover is off in the running control plane, which the forecast takes for on.
     pub is_off: bool,
+    /// Reason why no taint moves anything in the running control plane, if none does.
+    pub halted: Option<&'static str>,
     /// Pauses that hold and concern it, in words: nothing of it happens before they end.
     pub paused: &'a [String],
 }
@@ -50,6 +52,7 @@ impl Report<'_> {
             "lost": self.disaster.lost,
             "drained": self.disaster.drained,
             "failoverIsOff": self.is_off,
+            "halted": self.halted,
             "paused": self.paused,
             "taints": coming.iter().map(|(cluster, coming)| {
                 let coming = coming.iter().map(|it| json!({
@@ -94,6 +97,9 @@ impl fmt::Display for Report<'_> {
                 f,
                 "Failover is OFF in the running control plane, and only drains move anything. With it on:"
             )?;
+        }
+        if let Some(why) = self.halted {
+            writeln!(f, "For now {why}. With it:")?;
         }
         for pause in self.paused {
             writeln!(f, "For now {pause}. Without that pause:")?;

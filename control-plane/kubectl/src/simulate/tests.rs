@@ -102,6 +102,7 @@ fn reported(fleet: &Fleet, lost: &[&str], drained: &[&str], flags: &[&str]) -> (
         disaster: &disaster,
         forecast: &forecast,
         is_off,
+        halted: running.ignores_taints(),
         paused: &[],
     };
     (report.to_string(), report.json())
@@ -390,10 +391,26 @@ fn a_workload_that_is_stranded_in_two_clusters_is_one_with_two_copies() {
             disaster: &disaster,
             forecast: &forecast,
             is_off: false,
+            halted: None,
             paused: &[],
         };
         let text = report.to_string();
         assert!(text.contains(expected), "{text}");
+    }
+}
+
+#[test]
+fn a_forecast_says_that_no_taint_moves_anything_where_their_controller_is_off() {
+    let fleet = fleet(vec![web("a", "m1", &json!({}))]);
+    for (flags, expected) in [
+        (&[][..], false),
+        (&["--controllers=*,-taintmanager"], true),
+        (&["--enable-taint-manager=false"], true),
+    ] {
+        let (text, json) = reported(&fleet, &["m1"], &[], flags);
+        let is_said = text.contains("For now the control plane runs without the controller");
+        assert_eq!(is_said, expected, "{text}");
+        assert_eq!(json["halted"].is_string(), expected, "{json:#}");
     }
 }
 
@@ -426,6 +443,7 @@ fn a_forecast_says_which_pauses_hold_it_up() {
         disaster: &disaster,
         forecast: &forecast,
         is_off: false,
+        halted: None,
         paused: &reported,
     };
     assert!(

@@ -165,7 +165,7 @@ fn places<'a>(spec: &'a PropagationSpec, namespace: Option<&'a str>) -> BTreeSet
 }
 
 /// Findings about parts of a policy, of its failover above all, that have no effect, because a
-/// feature gate is off or another scheduler places its workloads.
+/// feature gate or a controller is off or another scheduler places its workloads.
 pub fn switched_off(spec: &PropagationSpec, settings: &Settings) -> Vec<Finding> {
     let (application, cluster) = (spec.application_failover(), spec.cluster_failover());
     let mut found = Vec::new();
@@ -173,9 +173,21 @@ pub fn switched_off(spec: &PropagationSpec, settings: &Settings) -> Vec<Finding>
         let note = note.to_owned();
         found.push(Finding { reason, note });
     };
-    if cluster.is_some() && !settings.gate(&FAILOVER) {
-        let note = "spec.failover.cluster: the feature gate Failover is off, so no taint of a cluster moves anything";
-        add("FailoverOff", note);
+    let moves_by_taints = [
+        (settings.gate(&FAILOVER), "the feature gate Failover is off"),
+        (
+            settings.runs("taintmanager"),
+            "the controller taintmanager of the control plane is off (--controllers, --enable-taint-manager)",
+        ),
+    ];
+    let off = moves_by_taints.iter().find(|it| !it.0);
+    if let Some((_, why)) = off.filter(|_| cluster.is_some()) {
+        let note = format!("spec.failover.cluster: {why}, so no taint of a cluster moves anything");
+        add("FailoverOff", &note);
+    }
+    if application.is_some() && !settings.runs("applicationFailover") {
+        let note = "spec.failover.application: the controller applicationFailover of the control plane is off (--controllers), so an application that fails stays where it is";
+        add("ApplicationFailoverOff", note);
     }
     let failback = cluster.and_then(|it| it.failback.as_ref());
     if failback.is_some_and(|it| it.mode == FailbackMode::WhenHealthy) {

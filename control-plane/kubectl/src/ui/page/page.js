@@ -163,6 +163,7 @@ async function askForecast() {
     const count = (state) => said[state].length;
     fillList("forecast-facts", [
       ...(said.failoverIsOff ? ["! Failover is OFF in the running control plane; this is with it on"] : []),
+      ...(said.halted ? [`! For now ${said.halted}; this is with it`] : []),
       ...said.paused.map((it) => `! For now ${it}; this is without the pause`),
       `→ ${count("moves")} move, ✖ ${count("stranded")} are stranded, ! ${count("held")} are held, = ${count("stays")} stay`,
       ...(said.partedUnknown ? [`? Not known whether workloads would be separated from what they refer to: ${said.partedUnknown}`] : []),

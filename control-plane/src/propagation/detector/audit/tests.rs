@@ -256,6 +256,38 @@ fn failover_that_a_gate_switches_off_is_reported_on_the_policy() {
 }
 
 #[test]
+fn failover_whose_controller_is_off_is_reported_on_the_policy() {
+    let cluster = json!({ "cluster": {} });
+    let application = json!({ "application": { "decisionConditions": {} } });
+    let on = "Failover=true";
+    for (failover, gates, controllers, taints, expected) in [
+        (&cluster, on, "*", true, ""),
+        (&cluster, on, "*,-taintmanager", true, "FailoverOff"),
+        (&cluster, on, "*", false, "FailoverOff"),
+        (&cluster, "", "*,-taintmanager", true, "FailoverOff"),
+        (&cluster, on, "*,-applicationFailover", true, ""),
+        (&application, on, "*,-taintmanager", true, ""),
+        (
+            &application,
+            on,
+            "*,-applicationFailover",
+            true,
+            "ApplicationFailoverOff",
+        ),
+    ] {
+        let spec = spec(json!({ "failover": failover }));
+        let settings = Settings {
+            controllers: controllers.parse().unwrap(),
+            enable_taint_manager: taints,
+            ..settings(gates)
+        };
+        let found = switched_off(&spec, &settings);
+        let what = format!("{failover} with {gates} {controllers} {taints}");
+        assert_eq!(reasons(&found), expected, "{what}");
+    }
+}
+
+#[test]
 fn preemption_and_priorities_that_a_gate_switches_off_are_reported_on_the_policy() {
     let class = json!({ "priorityClassSource": "KubePriorityClass", "priorityClassName": "high" });
     let off = "PropagationPolicyPreemption=false,PriorityBasedScheduling=false";
