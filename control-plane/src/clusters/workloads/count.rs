@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use muster_shared::api::any_binding::AnyBinding;
-use muster_shared::api::binding::ResourceHealth;
+use muster_shared::api::binding::{AggregatedStatusItem, ObjectReference, ResourceHealth};
 use muster_shared::conditions::{self, FALSE, TRUE, UNKNOWN};
 use muster_shared::k8s::Condition;
 use muster_shared::names::condition::WORKLOADS_HEALTHY;
 
+use crate::fleet::copy::is_counted;
 use crate::settings::Settings;
 
 /// Workloads of one cluster that are healthy in another one.
@@ -82,7 +83,9 @@ impl Count {
 
 /// Returns the targets of a workload in which its health is known, with whether it is unhealthy
 /// there; none of what has no replicas, which is healthy wherever it exists, as a share of zero is
-/// (`--enable-empty-workload-propagation`).
+/// (`--enable-empty-workload-propagation`), and a copy that an override policy or an autoscaler
+/// leaves none. Where dispatching is suspended, people work on the copy by hand: its health says
+/// nothing of its cluster.
 pub fn known(binding: &AnyBinding) -> BTreeMap<&str, bool> {
     let spec = &binding.spec;
     if spec.replicas == 0 && spec.components.is_empty() {
@@ -93,12 +96,21 @@ pub fn known(binding: &AnyBinding) -> BTreeMap<&str, bool> {
     let known = reports
         .iter()
         .filter_map(|it| match it.health {
+            Some(ResourceHealth::Healthy) if runs_none(&spec.resource, it) => None,
             Some(ResourceHealth::Healthy) => Some((&*it.cluster_name, false)),
             Some(ResourceHealth::Unhealthy) => Some((&*it.cluster_name, true)),
             _ => None,
         })
-        .filter(|(cluster, _)| spec.has_copy(cluster));
+        .filter(|(cluster, _)| spec.has_copy(cluster) && !spec.dispatching_suspended_in(cluster));
     known.collect()
+}
+
+/// Returns whether a cluster reports that its copy has no replicas.
+fn runs_none(resource: &ObjectReference, report: &AggregatedStatusItem) -> bool {
+    report.status.as_ref().is_some_and(|status| {
+        let replicas = status.0["replicas"].as_i64();
+        replicas.or_else(|| is_counted(resource).then_some(0)) == Some(0)
+    })
 }
 
 #[cfg(test)]
@@ -160,6 +172,36 @@ mod tests {
             }
             let count = Count::of("a", [&binding], |_| true);
             assert_eq!(count.compared, expected, "{shares:?}");
+        }
+    }
+
+    #[test]
+    fn copies_that_run_nothing_and_those_that_people_work_on_are_not_compared() {
+        let resource = |version: &str| json!({"apiVersion": version, "kind": "Deployment"});
+        let (own, other) = (resource("apps/v1"), resource("example.com/v1"));
+        let (one, none) = (json!({"replicas": 1}), json!({"observedGeneration": 1}));
+        let zero = json!({"replicas": 0});
+        for (what, resource, in_a, in_b, suspended, expected) in [
+            ("both run", &own, &one, &one, &[][..], 1),
+            ("none in b", &own, &one, &none, &[], 0),
+            ("none in b, of a custom kind", &other, &one, &zero, &[], 0),
+            ("not counted in b", &other, &one, &none, &[], 1),
+            ("not known of b", &own, &one, &Value::Null, &[], 1),
+            ("none could start in a", &own, &none, &one, &[], 1),
+            ("a is suspended", &own, &one, &one, &["a"], 0),
+            ("b is suspended", &own, &one, &one, &["b"], 0),
+            ("another one is suspended", &own, &one, &one, &["c"], 1),
+        ] {
+            let mut binding = binding(&["a", "b"], &[("a", ILL), ("b", WELL)]);
+            binding.spec.resource = serde_json::from_value(resource.clone()).unwrap();
+            let suspension = json!({"dispatchingOnClusters": {"clusterNames": suspended}});
+            binding.spec.suspension = serde_json::from_value(suspension).unwrap();
+            let reports = &mut binding.status.as_mut().unwrap().aggregated_status;
+            for (report, status) in reports.iter_mut().zip([in_a, in_b]) {
+                report.status = serde_json::from_value(status.clone()).unwrap();
+            }
+            let count = Count::of("a", [&binding], |_| true);
+            assert_eq!(count.compared, expected, "{what}");
         }
     }
 
