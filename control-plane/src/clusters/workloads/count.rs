@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::{AggregatedStatusItem, ObjectReference, ResourceHealth};
 use muster_shared::conditions::{self, FALSE, TRUE, UNKNOWN};
+use muster_shared::finished::is_task;
 use muster_shared::k8s::Condition;
 use muster_shared::names::condition::WORKLOADS_HEALTHY;
 
@@ -85,10 +86,12 @@ impl Count {
 /// there; none of what has no replicas, which is healthy wherever it exists, as a share of zero is
 /// (`--enable-empty-workload-propagation`), and a copy that an override policy or an autoscaler
 /// leaves none. Where dispatching is suspended, people work on the copy by hand: its health says
-/// nothing of its cluster.
+/// nothing of its cluster. Nor does that of a task, such as a Job, which keeps the health with
+/// which it has ended for as long as its template is there.
 pub fn known(binding: &AnyBinding) -> BTreeMap<&str, bool> {
     let spec = &binding.spec;
-    if spec.replicas == 0 && spec.components.is_empty() {
+    let (version, kind) = (&spec.resource.api_version, &spec.resource.kind);
+    if spec.replicas == 0 && spec.components.is_empty() || is_task(version, kind) {
         return BTreeMap::new();
     }
     let status = binding.status.as_ref();
@@ -176,13 +179,16 @@ mod tests {
     }
 
     #[test]
-    fn copies_that_run_nothing_and_those_that_people_work_on_are_not_compared() {
-        let resource = |version: &str| json!({"apiVersion": version, "kind": "Deployment"});
-        let (own, other) = (resource("apps/v1"), resource("example.com/v1"));
+    fn tasks_copies_that_run_nothing_and_those_that_people_work_on_are_not_compared() {
+        let resource = |version: &str, kind: &str| json!({"apiVersion": version, "kind": kind});
+        let own = resource("apps/v1", "Deployment");
+        let other = resource("example.com/v1", "Widget");
+        let job = resource("batch/v1", "Job");
         let (one, none) = (json!({"replicas": 1}), json!({"observedGeneration": 1}));
         let zero = json!({"replicas": 0});
         for (what, resource, in_a, in_b, suspended, expected) in [
             ("both run", &own, &one, &one, &[][..], 1),
+            ("a Job", &job, &one, &one, &[], 0),
             ("none in b", &own, &one, &none, &[], 0),
             ("none in b, of a custom kind", &other, &one, &zero, &[], 0),
             ("not counted in b", &other, &one, &none, &[], 1),
