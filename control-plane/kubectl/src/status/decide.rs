@@ -423,7 +423,7 @@ fn take(report: &mut Report, binding: &AnyBinding, silent: &BTreeSet<String>) {
         report.suspended.add(binding);
     }
     let unheard = unknown::of_silent(binding, silent);
-    if let Some(unheard) = unheard.filter(|_| !runs_nothing(spec)) {
+    if let Some(unheard) = unheard.filter(|_| !runs_nothing(spec) && !service::is_over(binding)) {
         report.unknown += 1;
         if pending.is_none() && spec.graceful_eviction_tasks.is_empty() {
             report.unheard.push(unheard);

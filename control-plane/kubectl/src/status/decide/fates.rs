@@ -64,7 +64,7 @@ pub(super) fn take(
     let pending = conditions::get(conditions, CONDITION);
     let waits = pending.filter(|it| it.status == conditions::TRUE);
     let waits = waits.and_then(|it| Some((cluster_of(&it.message)?, it.reason.as_str())));
-    let is_over = pending.is_some_and(|it| it.reason == COMPLETED);
+    let is_over = pending.is_some_and(|it| it.reason == COMPLETED) || service::is_over(binding);
     // One that is in several of them counts once: where it waits, or else in the first.
     let mut is_reported =
         waits.is_some_and(|(name, _)| fates.contains_key(name) && spec.target(name).is_some());

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use muster_control_plane::fleet::binding::BindingKey;
-use muster_control_plane::movement::eviction::explain::{COMPLETED, CONDITION};
+use muster_control_plane::movement::eviction::explain::{COMPLETED, CONDITION, has_completed};
 use muster_control_plane::propagation::binding::companions::runs_nothing;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::{AggregatedStatusItem, ResourceHealth};
@@ -96,6 +96,13 @@ pub(super) fn runs(report: &AggregatedStatusItem) -> bool {
     report.applied && report.health.as_ref().is_some_and(is_up)
 }
 
+/// Returns whether a workload is a task, such as a Job, that has completed in each cluster that it
+/// is in: nothing of it is to run any more.
+pub(super) fn is_over(binding: &AnyBinding) -> bool {
+    let mut copies = binding.spec.copies().peekable();
+    copies.peek().is_some() && copies.all(|it| has_completed(binding, &it.name))
+}
+
 fn take(
     service: &mut Service,
     binding: &AnyBinding,
@@ -105,7 +112,7 @@ fn take(
 ) {
     let (spec, reported) = (&binding.spec, &binding.status().conditions);
     let pending = conditions::get(reported, CONDITION);
-    if pending.is_some_and(|it| it.reason == COMPLETED) {
+    if pending.is_some_and(|it| it.reason == COMPLETED) || is_over(binding) {
         return;
     }
     let pending = pending.filter(|it| it.status == conditions::TRUE);

@@ -175,6 +175,34 @@ fn a_workload_that_asks_for_no_replicas_is_not_without_service() {
 }
 
 #[test]
+fn a_job_that_has_completed_in_a_silent_cluster_is_not_without_service() {
+    let unknown = condition("FullyApplied", "Unknown", "ClustersNotHeard", "", SINCE);
+    let job = |complete: &str| {
+        let report = json!({
+            "clusterName": "m1", "health": "Unknown",
+            "status": { "conditions": [{ "type": "Complete", "status": complete }] },
+        });
+        let changes = json!({
+            "spec": {
+                "resource": { "apiVersion": "batch/v1", "kind": "Job" },
+                "replicas": 1, "clusters": [{ "name": "m1", "replicas": 1 }],
+            },
+            "status": { "aggregatedStatus": [report], "conditions": [unknown] },
+        });
+        fixtures::binding("default", "sum", &changes)
+    };
+    for (complete, expected) in [("True", 0), ("False", 1)] {
+        let report = decide(&snapshot(five(&["Unknown"]), vec![job(complete)]));
+        let counted = [
+            report.service.perhaps.count,
+            report.not_well[0].workloads.staying,
+            report.unknown,
+        ];
+        assert_eq!(counted, [expected; 3], "{complete}");
+    }
+}
+
+#[test]
 #[expect(clippy::too_many_lines, reason = "one table")]
 fn the_state_of_the_fleet_is_reported_in_one_sentence() {
     let left: Vec<ObjectMeta> = (0..12).map(|at| work(&format!("web{at}"), "m1")).collect();
