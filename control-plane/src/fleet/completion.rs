@@ -76,6 +76,14 @@ pub fn is_over_in(
     is_job(resource) && reports_any(reports, cluster, is_over)
 }
 
+/// Returns whether each cluster that a resource is in reports that it is a task, other than a bare
+/// Pod, and has completed or failed there.
+pub fn has_ended_everywhere(spec: &ResourceBindingSpec, reports: &[AggregatedStatusItem]) -> bool {
+    let has_ended = |status: &Value| finish(&spec.resource, status).is_some();
+    let mut copies = spec.copies().peekable();
+    copies.peek().is_some() && copies.all(|it| reports_any(reports, &it.name, has_ended))
+}
+
 fn reports_any(
     reports: &[AggregatedStatusItem],
     cluster: &str,

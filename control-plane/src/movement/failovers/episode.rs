@@ -37,8 +37,8 @@ struct Entry {
     is_cleaned: bool,
     /// Whether its old copy stays until a person says otherwise.
     is_kept: bool,
-    /// Whether its template asks for no replicas.
-    asks_for_none: bool,
+    /// Whether nobody waits until it is healthy.
+    needs_no_health: bool,
     /// Whether the record counts it among those that were healthy, by this move or an earlier one.
     was_healthy: bool,
     /// Whether it was found after a start, so that the record may have counted it.
@@ -381,16 +381,16 @@ impl Episode {
         };
         self.gone.remove(key);
         entry.is_kept = observed.kept.contains(&moved.from);
-        entry.asks_for_none = observed.asks_for_none;
+        entry.needs_no_health = observed.needs_no_health;
         let placed_again = observed.clusters.contains(&moved.from);
         let is_clean = placed_again || !has_copy && !observed.leaving.contains(&moved.from);
         if is_clean && !entry.is_cleaned {
             self.last_cleaned = Some(now).filter(|_| !cleaned).or(self.last_cleaned);
         }
         entry.is_cleaned |= !entry.is_kept && (cleaned || is_clean);
-        // The end of a failover does not say whether a workload was healthy that asks for no
-        // replicas.
-        let was_awaited = ended && !observed.asks_for_none;
+        // The end of a failover does not say whether a workload was healthy that nobody waits
+        // for.
+        let was_awaited = ended && !observed.needs_no_health;
         if entry.is_healthy || !(observed.is_healthy || was_awaited || healthy || listed_healthy) {
             return;
         }
@@ -439,7 +439,7 @@ impl Episode {
             is_healthy: false,
             is_cleaned: false,
             is_kept: false,
-            asks_for_none: false,
+            needs_no_health: false,
             was_healthy,
             was_found,
         };
@@ -588,10 +588,10 @@ impl Episode {
             entries.all(|(key, it)| self.gone.contains(key) || wanted(it))
         };
         let (healthy, cleaned) = (all(&|it| it.is_healthy), all(&|it| it.is_cleaned));
-        // A failover does not wait for the health of workloads that ask for no replicas, nor for
-        // the removal of copies that are kept.
+        // A failover does not wait for the health of workloads that ask for no replicas or have
+        // ended, nor for the removal of copies that are kept.
         let is_settled =
-            all(&|it| (it.is_healthy || it.asks_for_none) && (it.is_cleaned || it.is_kept));
+            all(&|it| (it.is_healthy || it.needs_no_health) && (it.is_cleaned || it.is_kept));
         let is_ended = self.status.times.ended.is_some();
         let times = &mut self.status.times;
         if workloads.moved > 0 && !is_ended {

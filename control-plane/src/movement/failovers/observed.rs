@@ -12,6 +12,7 @@ use muster_shared::conditions;
 
 use super::cause::bounded;
 use crate::fleet::binding::BindingKey;
+use crate::fleet::completion::has_ended_everywhere;
 use crate::movement::application_failover::history::History;
 use crate::movement::eviction::explain::{CONDITION, PAUSED, STOPPED, STRANDED, names_cluster};
 use crate::movement::eviction::record::Record;
@@ -77,8 +78,9 @@ pub struct Observed {
     /// Clusters with an eviction task whose copy stays until a person says otherwise (purge mode
     /// Never).
     pub kept: Vec<String>,
-    /// Whether the template asks for no replicas, so that nobody waits until it is healthy.
-    pub asks_for_none: bool,
+    /// Whether nobody waits until it is healthy: its template asks for no replicas, or it is a
+    /// task, such as a Job, that has ended. One that has failed stays unhealthy.
+    pub needs_no_health: bool,
     /// Why it does not leave some of its clusters: it is stranded or held there.
     pub stranding: Option<Stranding>,
 }
@@ -104,7 +106,7 @@ impl Observed {
             is_healthy: !moves.is_empty() && is_healthy(binding, least),
             kept: kept.map(from).collect(),
             leaving: tasks.map(from).collect(),
-            asks_for_none: spec.is_scaled_to_zero(),
+            needs_no_health: spec.is_scaled_to_zero() || has_ended(binding),
             stranding: stranding(binding),
             moves,
         }
@@ -142,6 +144,10 @@ fn moves(binding: &AnyBinding) -> Vec<Moved> {
         to: last.to,
     });
     by_taint.into_iter().chain(by_failure).collect()
+}
+
+fn has_ended(binding: &AnyBinding) -> bool {
+    has_ended_everywhere(&binding.spec, &binding.status().aggregated_status)
 }
 
 fn is_applied(binding: &AnyBinding) -> bool {
@@ -247,6 +253,33 @@ mod tests {
             (report("m2", "Healthy", 2), true),
         ] {
             assert_eq!(observed(&moved, &status).is_healthy, expected, "{status}");
+        }
+    }
+
+    #[test]
+    fn nobody_waits_until_a_task_is_healthy_that_has_ended() {
+        let at = Timestamp::from_second(1_800_000_000).unwrap();
+        let moved = json!({ LAST_EVICTION: Record::new("m1", "m2", "", "", at).write() });
+        let report = |cluster: &str, condition: &str| {
+            json!({ "aggregatedStatus": [{
+                "clusterName": cluster, "applied": true, "health": "Unhealthy",
+                "status": { "conditions": [{ "type": condition, "status": "True" }] },
+            }] })
+        };
+        for (version, kind, status, expected) in [
+            ("batch/v1", "Job", report("m2", "Failed"), true),
+            ("batch/v1", "Job", report("m2", "FailureTarget"), false),
+            // The former copy has failed, and the new one has not reported anything.
+            ("batch/v1", "Job", report("m1", "Failed"), false),
+            ("batch/v1", "Job", json!({}), false),
+            ("apps/v1", "Deployment", report("m2", "Failed"), false),
+        ] {
+            let mut binding = binding(&moved, &status);
+            binding.spec.replicas = 2;
+            binding.spec.resource.api_version = version.to_owned();
+            binding.spec.resource.kind = kind.to_owned();
+            let found = Observed::of(&binding, &|_, share| share);
+            assert_eq!(found.needs_no_health, expected, "{kind} {status}");
         }
     }
 

@@ -52,7 +52,7 @@ fn on(name: &str, cluster: &str) -> Observed {
         is_healthy: false,
         leaving: Vec::new(),
         kept: Vec::new(),
-        asks_for_none: false,
+        needs_no_health: false,
         stranding: None,
     }
 }

@@ -226,10 +226,10 @@ fn a_failover_ends_without_what_is_not_to_come() {
         kept: kept.iter().map(|it| (*it).to_owned()).collect(),
         ..healthy(moved())
     };
-    let alone = |asks_for_none| Observed {
+    let alone = |needs_no_health| Observed {
         clusters: Vec::new(),
         leaving: Vec::new(),
-        asks_for_none,
+        needs_no_health,
         ..moved()
     };
     // Whether it ends, and whether it says that all are healthy and that all old copies are gone.
