@@ -12,6 +12,7 @@
 //! - [`endpoint`]: the object that says so.
 //! - [`explain`]: what is reported on the binding.
 //! - `write`: the writes.
+//! - `off`: what is said of the names once nothing follows them any more.
 
 mod controller;
 mod copies;
@@ -19,7 +20,9 @@ mod decide;
 mod endpoint;
 mod explain;
 mod hostnames;
+mod off;
 mod request;
 mod write;
 
 pub use controller::start;
+pub use off::start_off;

@@ -118,6 +118,9 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
             starter(&mut start);
         }
     }
+    if settings.runs("bindingStatus") && !settings.runs("traffic") {
+        traffic::start_off(fleet, start.tasks);
+    }
     if start.is_pushed {
         push::start(fleet, start.tasks);
     }
