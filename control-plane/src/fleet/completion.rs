@@ -84,6 +84,13 @@ pub fn has_ended_everywhere(spec: &ResourceBindingSpec, reports: &[AggregatedSta
     copies.peek().is_some() && copies.all(|it| reports_any(reports, &it.name, has_ended))
 }
 
+/// Returns whether a task, other than a bare Pod, has ended in each of its clusters, and has failed
+/// in one of them at least: placed anew, it would run again.
+pub fn has_failed(spec: &ResourceBindingSpec, reports: &[AggregatedStatusItem]) -> bool {
+    let fails = |name: &str| !has_completed(&spec.resource, reports, name);
+    has_ended_everywhere(spec, reports) && spec.copies().any(|it| fails(&it.name))
+}
+
 fn reports_any(
     reports: &[AggregatedStatusItem],
     cluster: &str,

@@ -33,6 +33,7 @@ use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::{BindingKey, Bindings};
 use crate::fleet::budget::pace::Pace;
+use crate::fleet::completion::has_failed;
 use crate::fleet::copy::obstacle;
 use crate::fleet::memory::Backoff;
 use crate::fleet::protection::protected;
@@ -268,6 +269,10 @@ impl Failback {
         if let Some(rest) = self.untrusted(fleet) {
             return Ok(Next::After(rest));
         }
+        // The scheduler leaves a Job where it has completed, and places one anew that has failed.
+        if is_pending && has_failed(spec, &binding.status().aggregated_status) {
+            return take_back(fleet, key, binding.as_ref()).await;
+        }
         if let Some(next) = give_up(fleet, key, binding.as_ref(), &homes).await {
             return next;
         }
@@ -431,9 +436,8 @@ fn may_return(fleet: &Fleet, binding: &AnyBinding) -> bool {
         && !spec.clusters.iter().any(is_paused)
 }
 
-/// Removes the record of all clusters that a completed Job left: it would run again there, and the
-/// scheduler leaves it where it is. Returns when to try again; `None` for a workload that may
-/// return.
+/// Removes the record of all clusters that a Job left which has completed, or failed for good: it
+/// would run again there. Returns when to try again; `None` for a workload that may return.
 async fn give_up(
     fleet: &Fleet,
     key: &BindingKey,
@@ -441,8 +445,8 @@ async fn give_up(
     homes: &BTreeMap<String, Timestamp>,
 ) -> Option<Result<Next, ApiError>> {
     match has_completed_everywhere(fleet, binding) {
-        Some(false) => None,
-        Some(true) => {
+        Some(false) if !has_failed(&binding.spec, &binding.status().aggregated_status) => None,
+        Some(_) => {
             let left: Vec<String> = homes.keys().cloned().collect();
             Some(forget(fleet, key, binding, &left).await)
         }

@@ -362,6 +362,40 @@ async fn a_control_plane_that_starts_without_failover_takes_back_what_was_asked_
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_return_of_a_job_is_taken_back_that_fails_before_it_moves() {
+    for (condition, is_taken_back) in [("Failed", true), ("FailureTarget", false)] {
+        let long_ago = calendar() - SignedDuration::from_hours(2);
+        let mut job = asked_to_return("WhenHealthy", "True", ASKED);
+        job["spec"]["resource"]["apiVersion"] = json!("batch/v1");
+        job["spec"]["resource"]["kind"] = json!("Job");
+        let status = json!({"conditions": [{"type": condition, "status": "True"}]});
+        job["status"]["aggregatedStatus"] = json!([{"clusterName": "m2", "status": status}]);
+        let settings = Settings {
+            feature_gates: "Failover=true".parse().unwrap(),
+            ..Settings::default()
+        };
+        let objects = [
+            ("clusters", home("True", long_ago, Some(long_ago))),
+            ("clusters", cluster("m2")),
+            ("resourcebindings", job),
+        ];
+        let mut bench = Bench::with(settings, objects);
+        bench.follow().await;
+        let fleet = &bench.fleet;
+        let controller = Failback::new(fleet, Pace::of(&fleet.settings));
+        for _ in 0..2 {
+            let checked = controller.check(fleet, &key("web-deployment")).await;
+            checked.unwrap();
+            // Clusters that were read a moment ago are trusted after a while only.
+            pass(200).await;
+        }
+        let job = bench.api.binding("web-deployment");
+        let asked = &job["spec"]["rescheduleTriggeredAt"];
+        assert_eq!(asked.is_null(), is_taken_back, "{condition}: {asked}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_completed_job_without_a_cluster_to_return_to_is_not_written() {
     let mut done = binding();
     done["spec"]["clusters"] = json!([{ "name": "m2", "replicas": 2 }]);
@@ -384,7 +418,14 @@ async fn a_completed_job_without_a_cluster_to_return_to_is_not_written() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn completed_jobs_stay_where_they_are_and_keep_no_others_from_returning() {
+async fn jobs_that_have_ended_stay_where_they_are_and_keep_no_others_from_returning() {
+    for end in ["Complete", "Failed"] {
+        jobs_stay(end).await;
+    }
+}
+
+/// Plays the return of workloads of which some are Jobs that have ended with a condition.
+async fn jobs_stay(end: &str) {
     let bench = stopped().await;
     let away = bench.api.binding("web-deployment");
     let mut settled = away.clone();
@@ -400,7 +441,7 @@ async fn completed_jobs_stay_where_they_are_and_keep_no_others_from_returning() 
         left["spec"]["resource"] = json!({
             "apiVersion": "batch/v1", "kind": "Job", "namespace": "shop", "name": job,
         });
-        let done = json!({"conditions": [{"type": "Complete", "status": "True"}]});
+        let done = json!({"conditions": [{"type": end, "status": "True"}]});
         left["status"]["aggregatedStatus"] = json!([{"clusterName": "m2", "status": done}]);
         bench.api.put("resourcebindings", left);
     }
