@@ -12,8 +12,8 @@ use crate::names::api_group;
 pub enum Finish<'a> {
     /// The task has done what it was to do, or certainly will.
     Succeeded,
-    /// The task has failed and is not tried again. Holds the condition that says so, if one does.
-    Failed(Option<&'a Value>),
+    /// The task has failed and is not tried again. Holds the time of that, if its status says it.
+    Failed(Option<&'a str>),
 }
 
 /// Kinds of an API group whose objects run to an end.
@@ -33,6 +33,15 @@ struct Words(&'static str, &'static [&'static str]);
 const CONDITIONS: &str = "/conditions";
 
 const FAILED: Words = Words(CONDITIONS, &["Failed"]);
+
+/// Fields with the time of the end, of kinds whose status is no condition: Workflow of Argo, Job of
+/// Volcano, RayJob and SparkApplication.
+const ENDS: [&str; 4] = [
+    "/finishedAt",
+    "/state/lastTransitionTime",
+    "/endTime",
+    "/terminationTime",
+];
 
 /// Condition of the jobs of Kubeflow that run. Putting together those of several clusters keeps it
 /// beside the success of one.
@@ -129,7 +138,11 @@ pub fn finish<'a>(api_version: &str, kind: &str, status: &'a Value) -> Option<Fi
         Some(Finish::Succeeded)
     } else {
         let said = tasks.failed.found(status)?;
-        Some(Finish::Failed(said.is_object().then_some(said)))
+        let at = match said {
+            Value::Object(condition) => condition.get("lastTransitionTime"),
+            _ => ENDS.iter().find_map(|it| status.pointer(it)),
+        };
+        Some(Finish::Failed(at.and_then(Value::as_str)))
     }
 }
 
@@ -266,6 +279,52 @@ mod tests {
             if let Some(brief) = brief {
                 assert_eq!(finish(version, kind, &brief), found, "{kind}: {brief}");
             }
+        }
+    }
+
+    #[test]
+    fn a_task_that_has_failed_says_when_as_far_as_its_status_does() {
+        let at = "2026-01-01T00:00:30Z";
+        let condition = json!([{ "type": "Failed", "status": "True", "lastTransitionTime": at }]);
+        let failed = json!({ "phase": "Failed", "lastTransitionTime": at });
+        let spark = |end: Option<&str>| json!({ "applicationState": { "state": "FAILED" }, "terminationTime": end });
+        for (kind, status, expected) in [
+            ("batch/v1 Job", json!({ "conditions": condition }), Some(at)),
+            ("batch/v1 Job", conditions(&[("Failed", "True")]), None),
+            (
+                "argoproj.io/v1alpha1 Workflow",
+                json!({ "phase": "Error", "finishedAt": at }),
+                Some(at),
+            ),
+            (
+                "argoproj.io/v1alpha1 Workflow",
+                json!({ "phase": "Failed" }),
+                None,
+            ),
+            (
+                "batch.volcano.sh/v1alpha1 Job",
+                json!({ "state": failed }),
+                Some(at),
+            ),
+            (
+                "ray.io/v1 RayJob",
+                json!({ "jobDeploymentStatus": "Failed", "endTime": at }),
+                Some(at),
+            ),
+            (
+                "sparkoperator.k8s.io/v1beta2 SparkApplication",
+                spark(Some(at)),
+                Some(at),
+            ),
+            (
+                "sparkoperator.k8s.io/v1beta2 SparkApplication",
+                spark(None),
+                None,
+            ),
+        ] {
+            let (version, kind) = kind.split_once(' ').unwrap();
+            let found = finish(version, kind, &status);
+            assert_eq!(found, Some(Finish::Failed(expected)), "{kind}: {status}");
         }
     }
 

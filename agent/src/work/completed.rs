@@ -43,15 +43,14 @@ fn has_ended(object: &Value, manifest: &Value) -> bool {
     }
     match finished::finish(api_version, kind, &object["status"]) {
         Some(Finish::Succeeded) => true,
-        Some(Finish::Failed(condition)) => !fails_deleted(object, condition),
+        Some(Finish::Failed(at)) => !fails_deleted(object, at),
         None => false,
     }
 }
 
-/// Returns whether a task failed while it was being deleted: pods that are stopped with it, such as
-/// by a fence, may count as failed.
-fn fails_deleted(task: &Value, condition: Option<&Value>) -> bool {
-    let end = condition.and_then(|it| it["lastTransitionTime"].as_str());
+/// Returns whether a task that failed at a time, if that is known, failed while it was being
+/// deleted: pods that are stopped with it, such as by a fence, may count as failed.
+fn fails_deleted(task: &Value, end: Option<&str>) -> bool {
     let end: Option<Timestamp> = end.and_then(|it| it.parse().ok());
     terminates_since(task).is_some_and(|since| end.is_none_or(|end| end >= since))
 }
@@ -209,6 +208,7 @@ mod tests {
         let succeeded = json!({"conditions": [{"type": "Succeeded", "status": "True"}]});
         let (early, late) = ("2026-01-01T00:00:29Z", "2026-01-01T00:00:31Z");
         let workflow = |phase: &str| json!({"phase": phase});
+        let finished = json!({"phase": "Failed", "finishedAt": "2026-01-01T00:00:30Z"});
         for (version, kind, status, deleted_at, expected) in [
             ("kubeflow.org/v1", "TFJob", succeeded.clone(), None, true),
             ("kubeflow.org/v1", "Notebook", succeeded, None, false),
@@ -229,12 +229,26 @@ mod tests {
                 None,
                 true,
             ),
-            // A Workflow does not say when it failed.
+            // It does not say when it failed.
             (
                 "argoproj.io/v1alpha1",
                 "Workflow",
                 workflow("Failed"),
                 Some(late),
+                false,
+            ),
+            (
+                "argoproj.io/v1alpha1",
+                "Workflow",
+                finished.clone(),
+                Some(late),
+                true,
+            ),
+            (
+                "argoproj.io/v1alpha1",
+                "Workflow",
+                finished,
+                Some(early),
                 false,
             ),
         ] {
