@@ -324,6 +324,13 @@ pub mod eviction {
     pub const REASON_PLACEMENT_CHANGED: &str = "PlacementChanged";
     /// The cluster could not apply the workload that was moved there (Muster's own).
     pub const REASON_NOT_APPLIED: &str = "NotApplied";
+    /// Reason of the conditions of what is to move and waits, while movement is paused (Muster's
+    /// own).
+    pub const PAUSED: &str = "Paused";
+    /// The same while too many clusters have failed.
+    pub const STOPPED: &str = "StoppedByThreshold";
+    /// The same where it is in the queue.
+    pub const WAITING_FOR_RATE: &str = "WaitingForRate";
     /// The controller that evicts because of taints.
     pub const PRODUCER_TAINT_MANAGER: &str = "TaintManager";
     /// The controller that completes evictions (Muster's own).

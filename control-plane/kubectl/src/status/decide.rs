@@ -34,7 +34,7 @@ use muster_control_plane::fleet::binding::BindingKey;
 use muster_control_plane::fleet::budget::rate::Rates;
 use muster_control_plane::fleet::pause::Pause;
 use muster_control_plane::movement::application_failover::explain::CONDITION as APPLICATION;
-use muster_control_plane::movement::eviction::explain::{self, PAUSED, STOPPED};
+use muster_control_plane::movement::eviction::explain::{self, PAUSED, STOPPED, WAITING_FOR_RATE};
 use muster_control_plane::movement::eviction::judge::Switches;
 use muster_control_plane::propagation::binding::companions::runs_nothing;
 use muster_control_plane::propagation::binding::references;
@@ -75,7 +75,7 @@ const WAITS: [&str; 6] = [
 /// The one of them that time alone ends.
 const FOR_TOLERATION: &str = "WaitingForToleration";
 /// The one of them that the pace alone ends.
-const FOR_RATE: &str = "WaitingForRate";
+const FOR_RATE: &str = WAITING_FOR_RATE;
 
 /// The one of them that the stop of the old copy ends.
 pub(super) const FOR_FENCE: &str = "WaitingForFence";

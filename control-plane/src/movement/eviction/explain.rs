@@ -5,6 +5,7 @@ mod condition;
 use jiff::Timestamp;
 use muster_shared::conditions;
 use muster_shared::events::EventType;
+pub use muster_shared::names::eviction::{PAUSED, STOPPED, WAITING_FOR_RATE};
 
 pub use self::condition::{condition, merge};
 use muster_shared::api::any_binding::AnyBinding;
@@ -21,10 +22,6 @@ pub const CONDITION: &str = "EvictionPending";
 pub const STRANDED: [&str; 3] = ["NowhereToGo", "StateNotPreserved", "NotFenced"];
 /// Reason of that condition where a Job stays because it has completed.
 pub const COMPLETED: &str = "JobCompleted";
-/// Reason of that condition while too many clusters have failed.
-pub const STOPPED: &str = "StoppedByThreshold";
-/// Reason of that condition while movement is paused.
-pub const PAUSED: &str = "Paused";
 /// Reason of that condition where a share of zero replicas stays.
 pub const EMPTY: &str = "NoReplicas";
 
@@ -273,7 +270,7 @@ impl EvictionState {
             Self::Paused { .. } => (PAUSED, 7, false, Warning),
             Self::Fencing { .. } => ("WaitingForFence", 6, true, Normal),
             Self::Unread { .. } => ("WaitingForTemplate", 6, false, Normal),
-            Self::Queued { .. } => ("WaitingForRate", 5, false, Normal),
+            Self::Queued { .. } => (WAITING_FOR_RATE, 5, false, Normal),
             Self::Tolerated { .. } => ("WaitingForToleration", 4, true, Normal),
             Self::Evicted { .. } => ("Evicted", EVICTED, true, Normal),
             Self::Stays { rule, .. } => match rule {

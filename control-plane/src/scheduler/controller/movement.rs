@@ -15,7 +15,7 @@ use muster_shared::api::binding::{
 };
 use muster_shared::conditions;
 use muster_shared::names::condition::SCHEDULED;
-use muster_shared::names::eviction::REASON_NO_CLUSTER_FIT;
+use muster_shared::names::eviction::{PAUSED, REASON_NO_CLUSTER_FIT, STOPPED, WAITING_FOR_RATE};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -33,10 +33,6 @@ use crate::scheduler::core::outcome::Outcome;
 use crate::scheduler::core::replacement::{Cause, as_it_runs, can_keep};
 use crate::scheduler::core::report::{Report, Verdict};
 
-/// Reason of the condition of a binding whose move waits for the end of a pause.
-const PAUSED: &str = "Paused";
-const WAITING_FOR_RATE: &str = "WaitingForRate";
-const STOPPED_BY_THRESHOLD: &str = "StoppedByThreshold";
 /// Reason of the condition of a binding whose move waits until its order can be carried out.
 const OBSTRUCTED: &str = "TargetObstructed";
 
@@ -48,7 +44,7 @@ pub(crate) fn waits_for_others(status: &ResourceBindingStatus) -> bool {
 
 /// Returns whether a binding says that its move waits.
 pub(crate) fn waits_to_move(status: &ResourceBindingStatus) -> bool {
-    const WAITS: [&str; 4] = [PAUSED, WAITING_FOR_RATE, STOPPED_BY_THRESHOLD, OBSTRUCTED];
+    const WAITS: [&str; 4] = [PAUSED, WAITING_FOR_RATE, STOPPED, OBSTRUCTED];
     let reported = conditions::get(&status.conditions, SCHEDULED);
     reported.is_some_and(|reported| WAITS.contains(&&*reported.reason))
 }
@@ -411,7 +407,7 @@ impl Held {
                 format!("the order for it could not be carried out where it would go: {why}"),
             ),
             Self::Refused(None) => (
-                STOPPED_BY_THRESHOLD,
+                STOPPED,
                 "more clusters have failed than --unhealthy-cluster-threshold allows".to_owned(),
             ),
             Self::Refused(Some(_)) | Self::InLine => (
@@ -511,7 +507,7 @@ mod tests {
             .movement
             .reported(&key)
             .and_then(|it| it.scheduled);
-        assert_eq!(reported.unwrap().reason, STOPPED_BY_THRESHOLD);
+        assert_eq!(reported.unwrap().reason, STOPPED);
         assert_eq!(next, Next::After(CHECK_AGAIN));
     }
 
