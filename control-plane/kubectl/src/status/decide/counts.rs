@@ -10,7 +10,8 @@ use super::{Moving, Report};
 const FLOWS: usize = 100;
 
 impl Report {
-    /// Returns the numbers of entries of the lists, by the names that these have in JSON.
+    /// Returns the numbers of entries of the lists, by the names that these have in JSON, and
+    /// `stuck`: that of the failing applications which have to leave already.
     pub(super) fn counts(&self) -> BTreeMap<&'static str, usize> {
         BTreeMap::from([
             ("notWell", self.not_well.len()),
@@ -21,6 +22,7 @@ impl Report {
             ("unheard", self.unheard.len()),
             ("unplaced", self.unplaced.len()),
             ("applications", self.applications.len()),
+            ("stuck", self.stuck().count()),
             ("heldBack", self.held_back.len()),
             ("withoutDependencies", self.without_dependencies.len()),
             ("unpublished", self.unpublished.len()),

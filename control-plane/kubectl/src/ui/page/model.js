@@ -42,9 +42,10 @@ export function headline(status, failovers = []) {
   const { severity, sentence } = status.summary;
   const sign = SIGNS[severity];
   const count = status.counts;
+  const { failing, without } = status.service;
   const clusters = count.notWell ? [plural(count.notWell, "cluster")] : [];
   // A workload may be in several lists, and the sum would count it twice.
-  const number = Math.max(count.stranded + count.waiting + count.unheard, count.unplaced, count.applications, count.heldBack, count.withoutDependencies, count.unpublished);
+  const number = Math.max(count.stranded + count.waiting + count.unheard, count.unplaced, count.stuck, failing.count, without.count, count.heldBack, count.withoutDependencies, count.unpublished);
   const need = [...clusters, ...(number ? [plural(number, "workload")] : [])].join(", ");
   const short = { well: "all well", notice: "by order", unknown: "not known" }[severity] || need || "attention";
   return { severity, sentence: `${sign} ${sentence}`, matters: matters(status.summary, interrupted(failovers)), title: `${sign} ${short} – Muster`, icon: `${severity}.svg` };

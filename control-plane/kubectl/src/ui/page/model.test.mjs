@@ -9,24 +9,29 @@ const model = await import(`data:text/javascript,${encodeURIComponent(source)}`)
 
 const NOW = Date.parse("2026-01-01T00:10:00Z");
 const cluster = (name, more = {}) => ({ name, state: "ready", ready: "True", reason: "ClusterReady", concern: null, paused: false, taints: [], workloads: 1, region: "eu", ...more });
-const COUNTS = { notWell: 0, moving: 0, waiting: 0, stranded: 0, unheard: 0, unplaced: 0, applications: 0, heldBack: 0, withoutDependencies: 0, unpublished: 0 };
-const status = (more = {}) => ({ summary: { severity: "alarm", sentence: "m1 silent", lost: "no", service: "nobody", next: "the sum", advice: { words: "nothing" } }, counts: COUNTS, leader: { acts: true }, failover: true, pace: { band: "primary" }, notWell: [], ordered: [], waiting: [], oldCopies: [], flows: [], read: NOW, ...more });
+const COUNTS = { notWell: 0, moving: 0, waiting: 0, stranded: 0, unheard: 0, unplaced: 0, applications: 0, stuck: 0, heldBack: 0, withoutDependencies: 0, unpublished: 0 };
+const NOBODY = { failing: { count: 0 }, without: { count: 0 } };
+const status = (more = {}) => ({ summary: { severity: "alarm", sentence: "m1 silent", lost: "no", service: "nobody", next: "the sum", advice: { words: "nothing" } }, counts: COUNTS, service: NOBODY, leader: { acts: true }, failover: true, pace: { band: "primary" }, notWell: [], ordered: [], waiting: [], oldCopies: [], flows: [], read: NOW, ...more });
 const failover = (more = {}, times = {}) => ({
   metadata: { name: "m1-1" }, spec: { cluster: "m1", startTime: "2026-01-01T00:00:00Z" },
   status: { state: "Active", cause: { type: "ClusterUnreachable" }, times, workloads: { affected: 14, moved: 12, healthy: 12 }, targets: [{ cluster: "m2", workloads: 12 }], ...more },
 });
 
 test("the tab says how bad it is and how many need attention", () => {
-  for (const [severity, counts, expected] of [
+  for (const [severity, counts, expected, service = NOBODY] of [
     ["well", COUNTS, "✔ all well – Muster"],
     ["alarm", { ...COUNTS, notWell: 1, stranded: 1, waiting: 1, unplaced: 2 }, "✖ 1 cluster, 2 workloads – Muster"],
     ["attention", { ...COUNTS, notWell: 3 }, "! 3 clusters – Muster"],
     ["attention", { ...COUNTS, heldBack: 2 }, "! 2 workloads – Muster"],
     ["attention", { ...COUNTS, unpublished: 1 }, "! 1 workload – Muster"],
+    // Two of the applications that fail are tolerated, and run elsewhere.
+    ["attention", { ...COUNTS, applications: 3, stuck: 1 }, "! 1 workload – Muster"],
+    ["attention", { ...COUNTS, applications: 1 }, "! 1 workload – Muster", { ...NOBODY, failing: { count: 1 } }],
+    ["alarm", COUNTS, "✖ 2 workloads – Muster", { ...NOBODY, without: { count: 2 } }],
     ["notice", COUNTS, "▼ by order – Muster"],
     ["unknown", COUNTS, "? not known – Muster"],
   ]) {
-    const found = model.headline(status({ summary: { ...status().summary, severity }, counts }));
+    const found = model.headline(status({ summary: { ...status().summary, severity }, counts, service }));
     assert.equal(found.title, expected);
     assert.equal(found.icon, `${severity}.svg`);
   }

@@ -48,6 +48,15 @@ fn a_failing_application_is_reported_with_the_time_at_which_it_may_leave() {
 }
 
 #[test]
+fn a_failing_application_that_may_stay_for_now_is_no_stuck_one() {
+    for (reason, expected) in [("WaitingForToleration", 0), ("NowhereToGo", 1)] {
+        let report = decide(&snapshot(five(&[]), vec![failing_for("web", reason)]));
+        let counts = ["applications", "stuck"].map(|it| report.counts[it]);
+        assert_eq!(counts, [1, expected], "{reason}");
+    }
+}
+
+#[test]
 fn a_cluster_that_is_back_says_when_it_loses_its_taint() {
     let mut back = cluster("m1", "True", &[]);
     back.spec.taints = read(json!([{ "key": "failed", "effect": "NoExecute" }]));
