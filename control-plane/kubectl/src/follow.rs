@@ -168,11 +168,12 @@ where
             waited: begun.elapsed(),
             movement: &movement,
         });
-        let is_read = shown.show(&line, &nothing_moves, end.is_some());
+        let text = shown.text(&line, &nothing_moves, movement.is_read(), end.is_some());
+        let has_reader = print(&text);
         if let Some(end) = end {
             return Ok((progress, Ok(end)));
         }
-        if !is_read {
+        if !has_reader {
             return Ok((progress, Err(Stopped::Interrupted)));
         }
         let next = Instant::now() + PAUSE;
@@ -229,12 +230,20 @@ impl Shown {
         }
     }
 
-    /// Prints what has changed: reasons why nothing moves, and the line of progress, which on a
-    /// terminal takes the place of the last one. Returns whether somebody may still read it.
-    fn show(&mut self, line: &str, nothing_moves: &[String], is_last: bool) -> bool {
+    /// Returns what has changed: reasons why nothing moves, and the line of progress, which on a
+    /// terminal takes the place of the last one. Without reasons movement goes on if everything
+    /// could be read (`is_read`).
+    fn text(
+        &mut self,
+        line: &str,
+        nothing_moves: &[String],
+        is_read: bool,
+        is_last: bool,
+    ) -> String {
         let mut text = String::new();
         let clear = if self.is_terminal { "\r\x1b[2K" } else { "" };
-        if self.nothing_moves != nothing_moves {
+        let is_known = is_read || !nothing_moves.is_empty();
+        if is_known && self.nothing_moves != nothing_moves {
             for reason in nothing_moves {
                 let _ = writeln!(text, "{clear}Nothing moves: {}", plain(reason));
             }
@@ -253,9 +262,39 @@ impl Shown {
             let _ = write!(text, "{clear}{}{end}", plain(line));
             self.line = Some(line.to_owned());
         }
-        let mut out = std::io::stderr();
-        // A terminal that is gone must not end the command; a reader that has left does.
-        let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-        !written.is_err_and(|it| it.kind() == std::io::ErrorKind::BrokenPipe)
+        text
+    }
+}
+
+/// Prints a text to the standard error. Returns whether somebody may still read it.
+fn print(text: &str) -> bool {
+    let mut out = std::io::stderr();
+    // A terminal that is gone must not end the command; a reader that has left does.
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    !written.is_err_and(|it| it.kind() == std::io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn movement_goes_on_once_it_could_be_read_that_nothing_is_in_the_way() {
+        let mut shown = Shown::new(false);
+        let paused = ["all movement is paused".to_owned()];
+        for (nothing_moves, is_read, expected) in [
+            (
+                &paused[..],
+                true,
+                "Nothing moves: all movement is paused\n1 of 2 moved\n",
+            ),
+            (&[], false, ""),
+            (&paused, true, ""),
+            (&[], true, "Movement goes on\n1 of 2 moved\n"),
+            (&[], false, ""),
+        ] {
+            let text = shown.text("1 of 2 moved", nothing_moves, is_read, false);
+            assert_eq!(text, expected, "{nothing_moves:?} {is_read}");
+        }
     }
 }

@@ -24,8 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(super) struct MovementState {
     /// Lease of the control plane's leader.
     lease: Result<Option<Lease>, String>,
-    /// Record of a pause of the fleet.
-    record: Option<ConfigMap>,
+    /// Record of a pause of the fleet; `None` if there is none.
+    record: Result<Option<ConfigMap>, String>,
 }
 
 /// Reasons why nothing moves, and whether they hold for all clusters that were asked about.
@@ -41,9 +41,10 @@ pub(super) struct Standstill {
 
 impl Default for MovementState {
     fn default() -> Self {
+        let unread = || "it was not read".to_owned();
         Self {
-            lease: Err("it was not read".to_owned()),
-            record: None,
+            lease: Err(unread()),
+            record: Err(unread()),
         }
     }
 }
@@ -56,10 +57,12 @@ impl MovementState {
         let Ok((lease, record)) = timeout(PATIENCE, both).await else {
             return Self::default();
         };
-        Self {
-            lease,
-            record: record.ok().flatten(),
-        }
+        Self { lease, record }
+    }
+
+    /// Returns whether all of it could be read, so that nothing else can stand in the way.
+    pub fn is_read(&self) -> bool {
+        self.lease.is_ok() && self.record.is_ok()
     }
 
     /// Returns the reason that nobody leads.
@@ -85,7 +88,8 @@ impl MovementState {
         clusters: impl IntoIterator<Item = &'a Cluster>,
         now: Timestamp,
     ) -> Standstill {
-        let fleet = Pause::all(self.record.as_ref(), [], now).next();
+        let record = self.record.as_ref().ok().and_then(Option::as_ref);
+        let fleet = Pause::all(record, [], now).next();
         let fleet = fleet.map(|it| format!("{it}; kubectl muster resume ends that"));
         let nobody = self.nobody_leads(now);
         let has_led = matches!(&self.lease, Ok(Some(_)));
@@ -152,6 +156,7 @@ mod tests {
             (awake(), None, ["disks", ""], vec![m1], false),
             (awake(), None, ["disks", "disks"], vec![m1, m2], true),
         ] {
+            let record = Ok(record);
             let movement = MovementState { lease, record };
             let clusters = [cluster("m1", own[0]), cluster("m2", own[1])];
             let found = movement.of(&clusters, now);
