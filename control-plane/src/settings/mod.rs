@@ -543,6 +543,20 @@ impl Settings {
         self.runs("scheduler") && names_scheduler(scheduler, &self.scheduler_name)
     }
 
+    /// Returns why workloads that this scheduler places do not return to clusters that they left,
+    /// whatever their policies ask; `None` if they do.
+    pub fn no_failback(&self, scheduler: Option<&str>) -> Option<&'static str> {
+        if !names_scheduler(scheduler, &self.scheduler_name) {
+            Some("spec.schedulerName names another scheduler")
+        } else if !self.runs("scheduler") {
+            Some("the controller scheduler of the control plane is off (--controllers)")
+        } else if !self.runs("workloadRebalancer") {
+            Some("the controller workloadRebalancer of the control plane is off (--controllers)")
+        } else {
+            None
+        }
+    }
+
     /// Returns whether this process answers admission reviews.
     pub fn serves_admission(&self) -> bool {
         self.cert_dir.is_some() || !self.webhook_certificate_names.0.is_empty()

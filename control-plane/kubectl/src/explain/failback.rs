@@ -87,6 +87,9 @@ mod tests {
         };
         let on = &["--feature-gates=Failover=true"][..];
         let others = &["--feature-gates=Failover=true", "--scheduler-name=ours"][..];
+        let without = |controllers| ["--feature-gates=Failover=true", controllers];
+        let unplaced = &without("--controllers=*,-scheduler")[..];
+        let unasked = &without("--controllers=*,-workloadRebalancer")[..];
         let fails = |home: &mut Value| home["status"]["conditions"][0]["status"] = json!("Unknown");
         let asked = |seconds: i32| json!({"mode": "WhenHealthy", "afterSeconds": seconds});
         for (failback, flags, change, expected) in [
@@ -97,7 +100,19 @@ mod tests {
                 "returns if asked to",
             ),
             (asked(1), &[], |_| (), "the feature gate Failover is off"),
-            (asked(1), others, |_| (), "another scheduler is in charge"),
+            (asked(1), others, |_| (), "names another scheduler"),
+            (
+                asked(1),
+                unplaced,
+                |_| (),
+                "scheduler of the control plane is off",
+            ),
+            (
+                asked(1),
+                unasked,
+                |_| (),
+                "workloadRebalancer of the control plane is off",
+            ),
             (asked(1), on, |_| (), "healthy since 2026-01-01T00:10:05Z"),
             (asked(600), on, |_| (), "not before 2026-01-01T00:20:05Z"),
             (

@@ -19,7 +19,7 @@ use crate::scheduler::core::affinity::affinities;
 use crate::scheduler::core::divide::Strategy;
 use crate::settings::{
     FAILOVER, GRACEFUL_EVICTION, PRIORITY_BASED_SCHEDULING, PROPAGATE_DEPS,
-    PROPAGATION_POLICY_PREEMPTION, STATEFUL_FAILOVER_INJECTION, Settings, names_scheduler,
+    PROPAGATION_POLICY_PREEMPTION, STATEFUL_FAILOVER_INJECTION, Settings,
 };
 
 /// Findings of one policy that are reported; of the others the number is.
@@ -190,27 +190,12 @@ pub fn switched_off(spec: &PropagationSpec, settings: &Settings) -> Vec<Finding>
         add("ApplicationFailoverOff", note);
     }
     let failback = cluster.and_then(|it| it.failback.as_ref());
-    if failback.is_some_and(|it| it.mode == FailbackMode::WhenHealthy) {
-        let named = spec.scheduler_name.as_deref();
-        let needs = [
-            (
-                names_scheduler(named, &settings.scheduler_name),
-                "another scheduler places these workloads (spec.schedulerName)",
-            ),
-            (
-                settings.schedules(named),
-                "the controller scheduler of the control plane is off (--controllers)",
-            ),
-            (
-                settings.runs("workloadRebalancer"),
-                "the controller workloadRebalancer of the control plane is off (--controllers)",
-            ),
-        ];
-        if let Some((_, why)) = needs.iter().find(|it| !it.0) {
-            let note =
-                format!("spec.failover.cluster.failback: {why}, so nothing brings them back");
-            add("FailbackOff", &note);
-        }
+    if failback.is_some_and(|it| it.mode == FailbackMode::WhenHealthy)
+        && let Some(why) = settings.no_failback(spec.scheduler_name.as_deref())
+    {
+        let note =
+            format!("spec.failover.cluster.failback: {why}, so nothing brings the workloads back");
+        add("FailbackOff", &note);
     }
     let preempts = spec.preemption == Some(PreemptionBehavior::Always);
     if preempts && !settings.gate(&PROPAGATION_POLICY_PREEMPTION) {

@@ -58,19 +58,10 @@ pub fn barred(
     settings: &Settings,
     failover: bool,
 ) -> Option<&'static str> {
-    let needs = [
-        (failover, "the feature gate Failover is off"),
-        (
-            settings.schedules(spec.scheduler_name.as_deref()),
-            "another scheduler is in charge",
-        ),
-        (
-            settings.runs("workloadRebalancer"),
-            "the controller workloadRebalancer is off",
-        ),
-    ];
-    let lacking = needs.iter().find(|it| !it.0);
-    lacking.map(|it| it.1)
+    if !failover {
+        return Some("the feature gate Failover is off");
+    }
+    settings.no_failback(spec.scheduler_name.as_deref())
 }
 
 /// Returns the clusters that a workload left because of a taint, with the time of each.
