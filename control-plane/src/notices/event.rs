@@ -214,8 +214,8 @@ fn sentence(record: &Failover, status: &FailoverStatus, notice: &Notice) -> Stri
             targets(status)
         ),
         Phase::Recovered => format!(
-            "Cluster {cluster} is well again or left the fleet; {moved} {verb} moved, healthy \
-             elsewhere: {}.",
+            "{}; {moved} {verb} moved, healthy elsewhere: {}.",
+            over(cluster, &status.cause.kind),
             counts.healthy
         ),
         Phase::Ended => {
@@ -252,6 +252,16 @@ fn targets(status: &FailoverStatus) -> String {
         0 => String::new(),
         all => format!(" ({})", first_of(&names, all)),
     }
+}
+
+/// Returns that a cause which concerned a whole cluster is over.
+fn over(cluster: &str, kind: &CauseType) -> String {
+    let how = match kind {
+        CauseType::Drain => "is not drained any more",
+        CauseType::Taint | CauseType::TaintPolicy => "has lost its taint",
+        _ => "is well again",
+    };
+    format!("Cluster {cluster} {how} or left the fleet")
 }
 
 fn cause(subject: &Subject, cluster: &str, cause: &Cause, again: &str) -> String {

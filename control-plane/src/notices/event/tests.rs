@@ -177,3 +177,29 @@ fn a_cause_is_reported_in_the_words_of_its_kind() {
         assert!(found.starts_with(begin) && found.len() < 400, "{found}");
     }
 }
+
+#[test]
+fn the_end_of_a_cause_is_reported_in_the_words_of_its_kind() {
+    for (kind, expected) in [
+        (
+            "ClusterUnreachable",
+            "Cluster m1 is well again or left the fleet",
+        ),
+        (
+            "ClusterNotReady",
+            "Cluster m1 is well again or left the fleet",
+        ),
+        (
+            "Drain",
+            "Cluster m1 is not drained any more or left the fleet",
+        ),
+        ("Taint", "Cluster m1 has lost its taint or left the fleet"),
+        (
+            "TaintPolicy",
+            "Cluster m1 has lost its taint or left the fleet",
+        ),
+    ] {
+        let kind: CauseType = serde_json::from_value(json!(kind)).unwrap();
+        assert_eq!(over("m1", &kind), expected);
+    }
+}
