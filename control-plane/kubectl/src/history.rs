@@ -1,5 +1,7 @@
 //! `kubectl muster history`: the failovers that were, and one of them with its timeline.
 
+mod orders;
+
 use std::fmt::Write as _;
 
 use anyhow::bail;
@@ -14,7 +16,7 @@ use serde::Serialize;
 
 use super::chosen;
 use super::list;
-use super::request::{call, find_cluster, instead};
+use super::request::{call, instead};
 use super::rows::{Format, Named, print};
 use super::table::{Table, passed, title};
 
@@ -27,7 +29,8 @@ pub(super) struct Options {
     /// Format of the answer.
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
-    /// Only failovers of this cluster.
+    /// Only failovers of this cluster. The table is followed by the last orders of people about
+    /// it.
     #[arg(long, value_name = "NAME", conflicts_with = "name", value_parser = chosen::name)]
     cluster: Option<String>,
 }
@@ -59,12 +62,13 @@ pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Resu
         });
     }
     let mut all = list::all(api).await.map_err(anyhow::Error::msg)?;
-    if let Some(name) = &options.cluster
-        && !all.iter().any(|it| it.spec.cluster == *name)
-    {
-        // One that has left the fleet may have records, one that never was there has none.
-        find_cluster(&client, name).await?;
-    }
+    let orders = match &options.cluster {
+        Some(name) => {
+            let is_recorded = all.iter().any(|it| it.spec.cluster == *name);
+            orders::table(&orders::read(&client, name, is_recorded).await?)
+        }
+        None => String::new(),
+    };
     all.retain(|it| {
         options
             .cluster
@@ -75,10 +79,15 @@ pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Resu
     if all.is_empty() && options.output.is_text() {
         let of = options.cluster.as_ref();
         let of = of.map_or_else(String::new, |it| format!(" of {it}"));
-        return Ok(format!("No failover{of} is recorded.\n"));
+        return Ok(format!("No failover{of} is recorded.\n{orders}"));
     }
     let reported: Vec<Shown<'_>> = all.iter().map(Shown::of).collect();
-    print(&reported, options.output, None, |_| table(&all))
+    let text = print(&reported, options.output, None, |_| table(&all))?;
+    Ok(if options.output.is_text() {
+        text + &orders
+    } else {
+        text
+    })
 }
 
 /// A failover and its steps in their order.
