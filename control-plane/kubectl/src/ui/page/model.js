@@ -32,10 +32,13 @@ export const KINDS = { well: "good", notice: "warn", attention: "warn", alarm: "
 // Returns for how long what moved away from clusters that are lost had no service at worst, if that
 // is known: until it was healthy elsewhere.
 function interrupted(failovers) {
-  const lost = failovers.filter((it) => ["ClusterUnreachable", "ClusterNotReady"].includes(it.status?.cause?.type) && it.status.state !== "Ended" && it.status.timeToHealthy && !isOver(it));
-  const number = lost.reduce((sum, it) => sum + (it.status.workloads?.healthy || 0), 0);
+  const lost = failovers.filter((it) => ["ClusterUnreachable", "ClusterNotReady"].includes(it.status?.cause?.type) && it.status.state !== "Ended" && it.status.timeToHealthy && !isOver(it) && it.status.workloads?.healthy);
   const longest = lost.flatMap((it) => it.status.timeToHealthy.counts).reduce((most, it) => Math.max(most, it.seconds), 0);
-  return number ? `; ${plural(number, "workload")} that moved ${number === 1 ? "was" : "were"} interrupted for at most ${span(longest)}` : "";
+  if (!lost.length) return "";
+  const number = lost[0].status.workloads.healthy;
+  // A workload may have moved away from several of them, and the sum would count it twice.
+  const what = lost.length > 1 ? "what moved was" : `${plural(number, "workload")} that moved ${number === 1 ? "was" : "were"}`;
+  return `; ${what} interrupted for at most ${span(longest)}`;
 }
 // Returns the words above all, the title of the tab and its icon.
 export function headline(status, failovers = []) {

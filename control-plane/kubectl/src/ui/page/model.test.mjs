@@ -57,6 +57,10 @@ test("what moved away from a lost cluster was interrupted, and that is shown as 
     [{ ...took, returns: returned }, { lastMove: "2026-01-01T00:02:00Z" }, "✔ nobody"],
     [{}, {}, "✔ nobody"],
   ]) assert.equal(model.headline(status(), [failover(more, times)]).matters[0].text, expected);
+  const later = failover({ ...took, timeToHealthy: { counts: [{ seconds: 40, workloads: 3 }] } });
+  const none = failover({ ...took, workloads: {} });
+  assert.equal(model.headline(status(), [failover(took), later]).matters[0].text, "✔ nobody; what moved was interrupted for at most 40 s");
+  assert.equal(model.headline(status(), [none, later]).matters[0].text, "✔ nobody; 12 workloads that moved were interrupted for at most 40 s");
 });
 
 test("of a fleet that is away the page says why, and what was known last", () => {
