@@ -23,7 +23,7 @@ use muster_control_plane::movement::eviction::fair_queue::Key;
 use muster_control_plane::movement::eviction::fence::{self, FenceGate};
 use muster_control_plane::movement::eviction::inputs;
 use muster_control_plane::movement::eviction::judge::{
-    self, Cause, Judgement, Stay, Switches, judge,
+    self, Cause, Judgement, Stay, Switches, judge_copy,
 };
 use muster_control_plane::movement::eviction::plan::{Departure, Nowhere, suspended};
 use muster_control_plane::movement::eviction::reason::EvictionReason;
@@ -328,7 +328,8 @@ impl Course<'_> {
         let mut stays = None;
         let mut first: Option<(Timestamp, Cause)> = None;
         for (moment, taints) in &struck.stages {
-            match judge(taints, spec, placement.as_deref(), &switches, *moment) {
+            let (cluster, placement) = (&target.name, placement.as_deref());
+            match judge_copy(cluster, taints, spec, placement, &switches, *moment) {
                 Judgement::Stay(why) => stays = Some(why),
                 Judgement::Leave { due, cause } => {
                     let due = due.max(*moment);
@@ -343,10 +344,6 @@ impl Course<'_> {
             self.forecast.stays.push(stay(why));
             return None;
         };
-        if judge::moves_nothing(spec, &target.name, &cause) {
-            self.forecast.stays.push(stay(Stay::Empty.to_string()));
-            return None;
-        }
         Some(Leaver {
             key: Arc::new(BindingKey::of(binding)),
             binding,

@@ -233,6 +233,29 @@ pub fn judge(
     }
 }
 
+/// Decides about a workload in a cluster by its taints. A share of zero replicas
+/// (`--enable-empty-workload-propagation`) leaves by a person's order to empty the cluster alone:
+/// nothing would move, since no other cluster could take it over.
+pub fn judge_copy(
+    cluster: &str,
+    taints: &[Taint],
+    spec: &ResourceBindingSpec,
+    placement: Option<&Placement>,
+    switches: &Switches,
+    now: Timestamp,
+) -> Judgement {
+    let judgement = judge(taints, spec, placement, switches, now);
+    if spec.has_copy(cluster) || matches!(judgement, Judgement::Stay(_)) {
+        return judgement;
+    }
+    let drains = taints.iter().filter(|it| taints::is_drain(it));
+    let drains: Vec<Taint> = drains.cloned().collect();
+    match judge(&drains, spec, placement, switches, now) {
+        Judgement::Stay(_) => Judgement::Stay(Stay::Empty),
+        leaves @ Judgement::Leave { .. } => leaves,
+    }
+}
+
 /// Returns what becomes of the old copy: what the policy says, or else what the command line says.
 /// Former spellings keep their meaning. When the policy says nothing, a drain keeps the copy until
 /// the new one is healthy: the cluster that is left works.
@@ -249,13 +272,6 @@ pub fn purge_mode(spec: &ResourceBindingSpec, switches: &Switches, cause: &Cause
         // A word that we do not know must not cost anyone the old copy.
         _ => PurgeMode::Gracefully,
     }
-}
-
-/// Returns whether nothing would move if a workload left a cluster: it has a share of zero replicas
-/// there (`--enable-empty-workload-propagation`), which no other cluster could take over. A cluster
-/// that a person empties keeps none of it all the same.
-pub fn moves_nothing(spec: &ResourceBindingSpec, cluster: &str, cause: &Cause) -> bool {
-    !taints::is_drain(&cause.taint) && !spec.has_copy(cluster)
 }
 
 /// Returns the order to empty a cluster as the cause, if it drives a workload out by now. It is a

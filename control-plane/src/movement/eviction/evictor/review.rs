@@ -14,13 +14,14 @@ use crate::movement::eviction::explain::EvictionState;
 use crate::movement::eviction::fence::FenceGate;
 use crate::movement::eviction::fleet_view::evicts;
 use crate::movement::eviction::inputs;
-use crate::movement::eviction::judge::{Cause, Judgement, Stay, judge, moves_nothing};
+use crate::movement::eviction::judge::{Cause, Judgement, Stay, judge_copy};
 use crate::movement::eviction::record::bounded;
 
 impl Evictor {
     pub(super) fn judge(&self, cluster: &str, binding: &AnyBinding, now: Now) -> Judgement {
         let placement = inputs::placement(binding);
-        let judgement = judge(
+        let judgement = judge_copy(
+            cluster,
             self.fleet.taints(cluster),
             &binding.spec,
             placement.as_deref(),
@@ -30,9 +31,6 @@ impl Evictor {
         match judgement {
             Judgement::Leave { .. } if self.has_completed(binding, cluster) == Some(true) => {
                 Judgement::Stay(Stay::Completed)
-            }
-            Judgement::Leave { ref cause, .. } if moves_nothing(&binding.spec, cluster, cause) => {
-                Judgement::Stay(Stay::Empty)
             }
             Judgement::Leave { cause, due } => {
                 let returned = self.returned(cluster, &cause.taint, now);

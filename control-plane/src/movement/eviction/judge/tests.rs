@@ -111,6 +111,46 @@ fn each_effect_moves_what_it_is_meant_to_move() {
 }
 
 #[test]
+fn a_share_of_zero_replicas_leaves_by_a_drain_alone_and_when_that_is_not_tolerated_any_more() {
+    let spec = json!({ "replicas": 2, "replicaRequirements": {}, "clusters": [
+        { "name": "m1", "replicas": 0 }, { "name": "m2", "replicas": 2 },
+    ] });
+    let spec: ResourceBindingSpec = serde_json::from_value(spec).unwrap();
+    let tainted = taint("k", NO_EXECUTE, Some(900));
+    let drained = taint(DRAIN, NO_EXECUTE, Some(900));
+    let failed = [tainted.clone()];
+    let both = [tainted, drained];
+    for (cluster, taints, tolerated, expected) in [
+        ("m1", &failed[..], None, Err(Stay::Empty)),
+        ("m2", &failed, None, Ok(900)),
+        ("m1", &both[1..], None, Ok(900)),
+        ("m1", &both, None, Ok(900)),
+        ("m1", &both, Some(300), Ok(1_200)),
+        ("m2", &both, Some(300), Ok(900)),
+        ("m1", &[], None, Err(Stay::NoTaint)),
+    ] {
+        let tolerations = tolerated.map(|seconds| exists(DRAIN, Some(seconds)));
+        let placement = Placement {
+            cluster_tolerations: tolerations.into_iter().collect(),
+            ..Placement::default()
+        };
+        let found = judge_copy(
+            cluster,
+            taints,
+            &spec,
+            Some(&placement),
+            &switches(),
+            at(1_000),
+        );
+        let found = match found {
+            Judgement::Leave { due, .. } => Ok(due.as_second()),
+            Judgement::Stay(stay) => Err(stay),
+        };
+        assert_eq!(found, expected, "{cluster} {taints:?} {tolerated:?}");
+    }
+}
+
+#[test]
 fn with_the_gate_off_nothing_moves_whoever_set_the_taint() {
     let off = Switches {
         failover: false,
