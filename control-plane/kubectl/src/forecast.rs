@@ -152,13 +152,16 @@ pub fn forecast(
     now: Timestamp,
 ) -> Forecast {
     let policies: Vec<&ClusterTaintPolicy> = fleet.policies.iter().collect();
+    let is_lost = !disaster.lost.is_empty();
+    let watchers = is_lost.then(|| disaster::watchers(&fleet.clusters));
+    let watchers = watchers.unwrap_or_default();
     let struck: BTreeMap<String, Struck> = fleet
         .clusters
         .iter()
         .filter_map(|cluster| {
             let name = cluster.name_any();
             let struck = if disaster.lost.contains(&name) {
-                let together = (&fleet.clusters[..], &disaster.lost);
+                let together = (&watchers, &disaster.lost);
                 disaster::lose(cluster, together, &policies, settings, now)
             } else if disaster.drained.contains(&name) {
                 disaster::drain(cluster, now)

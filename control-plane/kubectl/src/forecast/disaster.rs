@@ -1,7 +1,7 @@
 //! What the control plane would make of clusters that are lost or drained: their conditions and
 //! taints, and when they would come.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
@@ -45,10 +45,26 @@ pub struct Struck {
     pub stages: Vec<(Timestamp, Vec<Taint>)>,
 }
 
+/// Clusters whose agents check others, by the names of these.
+pub type Watchers<'a> = BTreeMap<String, Vec<&'a Cluster>>;
+
+/// Returns who checks whom in a fleet.
+pub fn watchers(fleet: &[Cluster]) -> Watchers<'_> {
+    let mut watchers = Watchers::new();
+    for it in fleet {
+        let peers = read(it.annotations().get(PEERS).map(String::as_str));
+        let names: BTreeSet<String> = peers.into_iter().map(|peer| peer.name).collect();
+        for name in names {
+            watchers.entry(name).or_default().push(it);
+        }
+    }
+    watchers
+}
+
 /// Returns a cluster that dies at `now`, together with others of its fleet, and stays dead.
 pub fn lose(
     cluster: &Cluster,
-    (fleet, together): (&[Cluster], &BTreeSet<String>),
+    (watchers, together): (&Watchers<'_>, &BTreeSet<String>),
     policies: &[&ClusterTaintPolicy],
     settings: &Settings,
     now: Timestamp,
@@ -62,7 +78,7 @@ pub fn lose(
         "the cluster is lost, in this simulation",
         noticed,
     );
-    let unseen = unseen(cluster, fleet, together, noticed);
+    let unseen = unseen(cluster, watchers, together, noticed);
     let known = &mut lost.status.get_or_insert_default().conditions;
     for said in [silent].into_iter().chain(unseen) {
         if conditions::status(known, &said.type_) != Some(said.status.as_str()) {
@@ -78,18 +94,14 @@ pub fn lose(
 /// now, which its death does not change.
 fn unseen(
     cluster: &Cluster,
-    fleet: &[Cluster],
+    watchers: &Watchers<'_>,
     together: &BTreeSet<String>,
     noticed: Timestamp,
 ) -> Option<Condition> {
     let seen = cluster.condition(SEEN_BY_PEERS);
     seen.filter(|it| it.status != conditions::UNKNOWN)?;
     let name = cluster.name_any();
-    let watches = |it: &&Cluster| {
-        let peers = read(it.annotations().get(PEERS).map(String::as_str));
-        peers.iter().any(|peer| peer.name == name)
-    };
-    let witness = |it: &Cluster| {
+    let witness = |it: &&Cluster| {
         let known = Witness::of(it, &name, |_| false);
         let report = known.report.map(|(reach, since)| match reach {
             Reach::Reached => (Reach::Lost, noticed),
@@ -101,7 +113,8 @@ fn unseen(
             ..known
         }
     };
-    let witnesses: Vec<Witness> = fleet.iter().filter(watches).map(witness).collect();
+    let watchers = watchers.get(&name).into_iter().flatten();
+    let witnesses: Vec<Witness> = watchers.map(witness).collect();
     let since = troubled_since(cluster).unwrap_or(noticed);
     Some(judge(&witnesses, Some(since), noticed).condition)
 }
