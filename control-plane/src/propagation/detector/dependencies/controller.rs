@@ -270,7 +270,7 @@ impl Distributor {
             self.behind.lock().insert(key.clone());
         }
         let generation = template["metadata"]["generation"].as_i64().unwrap_or(0);
-        let former = still_needed(fleet, (&key, &binding.spec), generation, former).await?;
+        let (former, next) = still_needed(fleet, (&key, &binding.spec), generation, former).await?;
         if former.is_empty() {
             self.behind.lock().remove(&key);
         }
@@ -283,7 +283,7 @@ impl Distributor {
         }
         let touched = self.index.lock().set(&key, needs);
         self.touch(fleet, touched);
-        Ok(Next::Done)
+        Ok(next)
     }
 
     /// Queues the templates that a change of the index concerns, and unnames the kinds that the
@@ -833,38 +833,60 @@ mod tests {
         }
     }
 
+    /// Returns the Work of a Deployment by the report of its copy.
+    fn reported(generation: u32, updated: u32) -> Value {
+        let mut work = testing::work("m1", "Healthy");
+        work["metadata"]["finalizers"] = json!(["karmada.io/execution-controller"]);
+        work["status"]["manifestStatuses"][0]["status"] = json!({
+            "replicas": 2, "updatedReplicas": updated, "generation": generation,
+            "observedGeneration": generation, "resourceTemplateGeneration": generation,
+        });
+        work
+    }
+
+    /// Returns how many workloads need the `ConfigMap`.
+    fn needed_by(bench: &Bench) -> usize {
+        let conf = bench.binding("conf-configmap").unwrap();
+        conf.spec.required_by.len()
+    }
+
+    /// Returns a fleet in which a Deployment needs another `ConfigMap` than before, and its copy is
+    /// not updated yet.
+    async fn edited() -> Bench {
+        let mut referrer = referrer();
+        let objects = [
+            ("resourcebindings", referrer.clone()),
+            ("works", reported(1, 2)),
+        ];
+        let process = bench(objects).await;
+        assert_eq!(needed_by(&process), 1);
+        let mut edited = deployment();
+        edited["metadata"]["generation"] = json!(2);
+        edited["spec"]["template"]["spec"]["volumes"][0]["configMap"]["name"] = json!("new");
+        process.api.put("deployments", edited);
+        pass(5).await;
+        referrer["metadata"]["generation"] = json!(2);
+        process.api.put("resourcebindings", referrer);
+        pass(120).await;
+        assert_eq!(needed_by(&process), 1, "the copy is as it was");
+        process
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_copy_needed_that_goes_while_it_is_not_seen_is_given_up() {
+        let process = edited().await;
+        process.api.hide("works", "karmada-es-m1", "web");
+        pass(120).await;
+        assert_eq!(needed_by(&process), 1, "a list lacks the copy");
+        process.api.lose("works", "karmada-es-m1", "web");
+        pass(180).await;
+        assert_eq!(needed_by(&process), 0);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn what_a_workload_needed_stays_until_no_pod_of_its_former_template_is_left() {
-        let reported = |generation: u32, updated: u32| {
-            let mut work = testing::work("m1", "Healthy");
-            work["metadata"]["finalizers"] = json!(["karmada.io/execution-controller"]);
-            work["status"]["manifestStatuses"][0]["status"] = json!({
-                "replicas": 2, "updatedReplicas": updated, "generation": generation,
-                "observedGeneration": generation, "resourceTemplateGeneration": generation,
-            });
-            work
-        };
-        let needed_by = |bench: &Bench| {
-            let conf = bench.binding("conf-configmap").unwrap();
-            conf.spec.required_by.len()
-        };
         for restarts in [false, true] {
-            let mut referrer = referrer();
-            let objects = [
-                ("resourcebindings", referrer.clone()),
-                ("works", reported(1, 2)),
-            ];
-            let mut process = bench(objects).await;
-            assert_eq!(needed_by(&process), 1);
-            let mut edited = deployment();
-            edited["metadata"]["generation"] = json!(2);
-            edited["spec"]["template"]["spec"]["volumes"][0]["configMap"]["name"] = json!("new");
-            process.api.put("deployments", edited);
-            pass(5).await;
-            referrer["metadata"]["generation"] = json!(2);
-            process.api.put("resourcebindings", referrer);
-            pass(120).await;
-            assert_eq!(needed_by(&process), 1, "the copy is as it was");
+            let mut process = edited().await;
             process.api.hide("works", "karmada-es-m1", "web");
             pass(120).await;
             assert_eq!(needed_by(&process), 1, "a list lacks the copy");

@@ -10,12 +10,14 @@ use std::collections::HashMap;
 use muster_interpreter::Dependency;
 use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::k8s::RawExtension;
+use muster_shared::queue::Next;
 use serde_json::Value;
 
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::works::{CachedWork, cluster_of, means};
+use crate::propagation::detector::controller::LATER;
 
 /// Field of a reported status: the generation of the template that the copy was made from.
 const OF_TEMPLATE: &str = "resourceTemplateGeneration";
@@ -48,25 +50,28 @@ fn place(it: &Dependency) -> (&str, &str, Option<&str>, Option<&str>) {
 }
 
 /// Returns what a workload needed before its template had this generation, as long as a copy of it
-/// may have pods that were made before.
+/// may have pods that were made before, and when that is to be found out again: of a copy that is
+/// not seen nobody reports that it is gone.
 pub(super) async fn still_needed(
     fleet: &Fleet,
     (key, spec): (&BindingKey, &ResourceBindingSpec),
     generation: i64,
     former: Vec<Dependency>,
-) -> Result<Vec<Dependency>, ApiError> {
+) -> Result<(Vec<Dependency>, Next), ApiError> {
     // To read what the Works report is dear, and mostly no template refers to less than before.
     if former.is_empty() {
-        return Ok(former);
+        return Ok((former, Next::Done));
     }
     let works = fleet.work_index.of(key);
+    if works.iter().any(|it| is_behind(it, spec, generation)) {
+        return Ok((first_and_last(former), Next::Done));
+    }
     // A list may lack a Work that is there.
-    let is_needed = works.iter().any(|it| is_behind(it, spec, generation))
-        || !fleet.unseen_works.read(fleet, key).await?.is_empty();
-    Ok(if is_needed {
-        first_and_last(former)
+    let unseen = fleet.unseen_works.read(fleet, key).await?;
+    Ok(if unseen.is_empty() {
+        (Vec::new(), Next::Done)
     } else {
-        Vec::new()
+        (first_and_last(former), Next::After(LATER))
     })
 }
 
