@@ -34,7 +34,9 @@ use muster_control_plane::fleet::binding::BindingKey;
 use muster_control_plane::fleet::budget::rate::Rates;
 use muster_control_plane::fleet::pause::Pause;
 use muster_control_plane::movement::application_failover::explain::CONDITION as APPLICATION;
-use muster_control_plane::movement::eviction::explain::{self, PAUSED, STOPPED, WAITING_FOR_RATE};
+use muster_control_plane::movement::eviction::explain::{
+    self, PAUSED, STOPPED, WAITING, WAITING_FOR_FENCE, WAITING_FOR_RATE, WAITING_FOR_TOLERATION,
+};
 use muster_control_plane::movement::eviction::judge::Switches;
 use muster_control_plane::propagation::binding::companions::runs_nothing;
 use muster_control_plane::propagation::binding::references;
@@ -62,23 +64,13 @@ use crate::pace::Pace;
 use crate::running::Source;
 use crate::table::Workload;
 
-/// Reasons of a pending eviction that are no fault of the workload's own; with any other it is
-/// stranded.
-const WAITS: [&str; 6] = [
-    FOR_TOLERATION,
-    FOR_RATE,
-    STOPPED,
-    PAUSED,
-    FOR_FENCE,
-    "WaitingForTemplate",
-];
-/// The one of them that time alone ends.
-const FOR_TOLERATION: &str = "WaitingForToleration";
-/// The one of them that the pace alone ends.
+/// Reason of what waits that time alone ends.
+const FOR_TOLERATION: &str = WAITING_FOR_TOLERATION;
+/// Reason of what waits that the pace alone ends.
 const FOR_RATE: &str = WAITING_FOR_RATE;
 
-/// The one of them that the stop of the old copy ends.
-pub(super) const FOR_FENCE: &str = "WaitingForFence";
+/// Reason of what waits that the stop of the old copy ends.
+pub(super) const FOR_FENCE: &str = WAITING_FOR_FENCE;
 
 /// Reasons for which a host name is not published before somebody acts: another object has it, or
 /// what is asked for, or the kind that it needs, is refused.
@@ -394,7 +386,8 @@ fn take(report: &mut Report, binding: &AnyBinding, silent: &BTreeSet<String>) {
             clusters: clusters_of(&pending.message),
             ..waiting(pending)
         };
-        if WAITS.contains(&pending.reason.as_str()) {
+        // With any other reason it is stranded.
+        if WAITING.contains(&pending.reason.as_str()) {
             report.waiting.push(pending);
         } else {
             report.stranded.push(pending);

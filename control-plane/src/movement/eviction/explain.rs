@@ -20,6 +20,30 @@ pub const CONDITION: &str = "EvictionPending";
 /// Reasons of the condition of a workload that has to leave a cluster and cannot, for reasons of
 /// its own.
 pub const STRANDED: [&str; 3] = ["NowhereToGo", "StateNotPreserved", "NotFenced"];
+/// Reason of that condition while a taint is tolerated for a time, which alone ends it.
+pub const WAITING_FOR_TOLERATION: &str = "WaitingForToleration";
+/// Reason of that condition until the old copy is stopped.
+pub const WAITING_FOR_FENCE: &str = "WaitingForFence";
+/// Reasons of that condition of a workload that waits for what is no fault of its own.
+pub const WAITING: [&str; 6] = [
+    WAITING_FOR_TOLERATION,
+    WAITING_FOR_RATE,
+    STOPPED,
+    PAUSED,
+    WAITING_FOR_FENCE,
+    "WaitingForTemplate",
+];
+/// Reasons of that condition for which a workload stays where it is although its cluster has
+/// taints: they say why nothing moves it.
+pub const STAYING: [&str; 7] = [
+    "FailoverOff",
+    "NoExecuteEvictionOff",
+    "FailoverNotRequested",
+    "PlacementUnknown",
+    "Tolerated",
+    COMPLETED,
+    EMPTY,
+];
 /// Reason of that condition where a Job stays because it has completed.
 pub const COMPLETED: &str = "JobCompleted";
 /// Reason of that condition where a share of zero replicas stays.
@@ -268,10 +292,10 @@ impl EvictionState {
             Self::Unfenced { .. } => ("NotFenced", 8, true, Warning),
             Self::Stopped { .. } => (STOPPED, 7, false, Warning),
             Self::Paused { .. } => (PAUSED, 7, false, Warning),
-            Self::Fencing { .. } => ("WaitingForFence", 6, true, Normal),
+            Self::Fencing { .. } => (WAITING_FOR_FENCE, 6, true, Normal),
             Self::Unread { .. } => ("WaitingForTemplate", 6, false, Normal),
             Self::Queued { .. } => (WAITING_FOR_RATE, 5, false, Normal),
-            Self::Tolerated { .. } => ("WaitingForToleration", 4, true, Normal),
+            Self::Tolerated { .. } => (WAITING_FOR_TOLERATION, 4, true, Normal),
             Self::Evicted { .. } => ("Evicted", EVICTED, true, Normal),
             Self::Stays { rule, .. } => match rule {
                 Stay::SwitchedOff => ("FailoverOff", 2, false, Normal),

@@ -9,18 +9,6 @@ use muster_shared::names::condition;
 
 use super::{SILENT, Waiting, title};
 
-/// Reasons of the condition of evictions by which a workload stays where it is although its cluster
-/// has a taint: they say why nothing moves it.
-const STAYS: [&str; 7] = [
-    "FailoverOff",
-    "NoExecuteEvictionOff",
-    "FailoverNotRequested",
-    explain::COMPLETED,
-    explain::EMPTY,
-    "PlacementUnknown",
-    "Tolerated",
-];
-
 /// Returns a workload whose state is not known, with the reason why nothing moves it as far as one
 /// is reported. `silent` are clusters that are silent while no leader judges that.
 pub(super) fn of_silent(binding: &AnyBinding, silent: &BTreeSet<String>) -> Option<Waiting> {
@@ -34,7 +22,7 @@ pub(super) fn of_silent(binding: &AnyBinding, silent: &BTreeSet<String>) -> Opti
         .collect();
     if let Some(applied) = applied {
         let stays = conditions::get(conditions, explain::CONDITION);
-        let stays = stays.filter(|it| STAYS.contains(&it.reason.as_str()));
+        let stays = stays.filter(|it| explain::STAYING.contains(&it.reason.as_str()));
         let reported = Waiting::of(title(binding), stays.unwrap_or(applied));
         let since = Some(applied.last_transition_time.0);
         return Some(Waiting { since, ..reported });

@@ -48,6 +48,93 @@ fn a_note_names_cluster_taint_and_rule() {
     }
 }
 
+#[test]
+fn each_reason_is_that_of_a_wait_of_a_hindrance_or_of_what_stays() {
+    let (cause, why) = (|| "taint x:NoExecute".to_owned(), || "full".to_owned());
+    let until = Timestamp::UNIX_EPOCH;
+    let (waiting, stranded) = (&WAITING[..], &STRANDED[..]);
+    for (all, state) in [
+        (
+            waiting,
+            EvictionState::Tolerated {
+                cause: cause(),
+                until,
+            },
+        ),
+        (waiting, EvictionState::Queued { cause: cause() }),
+        (waiting, EvictionState::Stopped { cause: cause() }),
+        (
+            waiting,
+            EvictionState::Paused {
+                cause: cause(),
+                why: why(),
+            },
+        ),
+        (
+            waiting,
+            EvictionState::Unread {
+                cause: cause(),
+                why: why(),
+            },
+        ),
+        (
+            waiting,
+            EvictionState::Fencing {
+                cause: cause(),
+                why: why(),
+            },
+        ),
+        (
+            stranded,
+            EvictionState::Unfenced {
+                cause: cause(),
+                why: why(),
+            },
+        ),
+        (
+            stranded,
+            EvictionState::Nowhere {
+                cause: cause(),
+                why: why(),
+            },
+        ),
+        (
+            stranded,
+            EvictionState::Unpreserved {
+                cause: cause(),
+                why: why(),
+            },
+        ),
+        // The next attempt may succeed; what it needs is not known.
+        (
+            &["EvictWorkloadFromClusterFailed"],
+            EvictionState::Failed { why: why() },
+        ),
+    ] {
+        let note = note("m1", state);
+        assert!(
+            note.is_pending() && all.contains(&note.reason()),
+            "{note:?}"
+        );
+    }
+    for rule in [
+        Stay::SwitchedOff,
+        Stay::NoExecuteOff,
+        Stay::NoTaint,
+        Stay::Tolerated,
+        Stay::NotAsked,
+        Stay::NoPlacement,
+        Stay::Empty,
+        Stay::Completed,
+    ] {
+        let note = stays("m1", rule, None);
+        assert!(
+            !note.is_pending() && STAYING.contains(&note.reason()),
+            "{note:?}"
+        );
+    }
+}
+
 fn note(cluster: &str, state: EvictionState) -> Note {
     Note {
         cluster: cluster.into(),
