@@ -99,12 +99,20 @@ fn is_behind(work: &CachedWork, spec: &ResourceBindingSpec, generation: i64) -> 
         Some(RawExtension(status)) if status[OF_TEMPLATE].is_i64() => {
             !is_replaced(&spec.resource.kind, &status, generation)
         }
+        Some(RawExtension(status)) if runs_jobs(&spec.resource.kind, &status) => true,
         _ => {
             let is_suspended =
                 work.suspend_dispatching == Some(true) || spec.dispatching_suspended_in(cluster);
             is_suspended || spec.target(cluster).is_none()
         }
     }
+}
+
+/// Returns whether a status is that of a `CronJob` with Jobs that run. It does not say of which
+/// template they are.
+fn runs_jobs(kind: &str, status: &Value) -> bool {
+    let active = status["active"].as_array();
+    kind == "CronJob" && active.is_some_and(|it| !it.is_empty())
 }
 
 /// Returns whether a status says that all pods of a copy are made from this generation of its
@@ -235,6 +243,27 @@ mod tests {
             muster_shared::merge::apply(&mut status, counter);
             let is_over = is_replaced(kind, &status, 2);
             assert_eq!(is_over, expected, "{kind} {counter} {observed}");
+        }
+    }
+
+    #[test]
+    fn jobs_that_run_may_be_of_the_former_template_of_their_cron_job() {
+        let active = json!({"active": [{"kind": "Job", "name": "web-1"}]});
+        for (kind, status, expected) in [
+            ("CronJob", &active, true),
+            ("CronJob", &json!({"active": []}), false),
+            (
+                "CronJob",
+                &json!({"lastScheduleTime": "2026-01-01T00:00:00Z"}),
+                false,
+            ),
+            ("Workflow", &active, false),
+        ] {
+            let mut work = reported(status);
+            work["status"]["manifestStatuses"][0]["identifier"]["kind"] = json!(kind);
+            let mut spec = binding()["spec"].take();
+            spec["resource"]["kind"] = json!(kind);
+            assert_eq!(is_left_behind(work, spec), expected, "{kind} {status}");
         }
     }
 
