@@ -15,6 +15,8 @@ use tokio::time::timeout;
 use super::leader::Leader;
 use super::{running, view};
 
+/// Beginning of what is said of a pause that could not be read.
+const UNREAD: &str = "it is not known whether movement is paused";
 /// Time that one reading may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -34,6 +36,9 @@ pub(super) struct Standstill {
     /// The reasons, each with what ends it.
     #[serde(rename = "nothingMoves", skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<String>,
+    /// A sentence if it is not known whether movement is paused.
+    #[serde(rename = "pauseUnread", skip_serializing_if = "Option::is_none")]
+    pub unread: Option<String>,
     /// Whether nothing at all moves.
     #[serde(skip)]
     pub is_whole: bool,
@@ -41,7 +46,7 @@ pub(super) struct Standstill {
 
 impl Default for MovementState {
     fn default() -> Self {
-        let unread = || "it was not read".to_owned();
+        let unread = || "no answer in time".to_owned();
         Self {
             lease: Err(unread()),
             record: Err(unread()),
@@ -107,6 +112,11 @@ impl MovementState {
         reasons.extend(paused);
         Standstill {
             reasons,
+            unread: self
+                .record
+                .as_ref()
+                .err()
+                .map(|why| format!("{UNREAD}: {why}")),
             is_whole: is_whole || are_all,
         }
     }
@@ -162,6 +172,10 @@ mod tests {
             let found = movement.of(&clusters, now);
             assert_eq!(found.reasons, expected);
             assert_eq!(found.is_whole, is_whole, "{expected:?}");
+            assert_eq!(found.unread, None, "{expected:?}");
         }
+        let unread = MovementState::default().of([], now).unread;
+        let why = "it is not known whether movement is paused: no answer in time";
+        assert_eq!(unread.as_deref(), Some(why));
     }
 }

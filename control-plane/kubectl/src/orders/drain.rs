@@ -150,15 +150,26 @@ pub(super) async fn carry_out(
     Ok(Reply::with(text, code))
 }
 
-/// Returns the clusters in which old copies of workloads may still run, as far as that may be read.
+/// Returns the clusters in which old copies of workloads may still run, and those of which that is
+/// not known.
 async fn left(client: &Client, names: &[String]) -> Vec<String> {
-    let Ok(bindings) = list::bindings(client).await else {
-        return Vec::new();
+    let unread = |cluster: &str, why: &str| {
+        format!("it is not known whether old copies may still run in {cluster}: {why}")
+    };
+    let bindings = match list::bindings(client).await {
+        Ok(bindings) => bindings,
+        Err(why) => return vec![unread(&names.join(", "), &why)],
     };
     let mut left = Vec::new();
     for name in names {
         let works = Api::namespaced(client.clone(), &execution_namespace(name));
-        let works = list::works(works).await.unwrap_or_default();
+        let works = match list::works(works).await {
+            Ok(works) => works,
+            Err(why) => {
+                left.push(unread(name, &why));
+                continue;
+            }
+        };
         let copies = old_copies(&works, &bindings).len();
         if copies > 0 {
             let copies = count(copies, "old copy");
@@ -199,7 +210,33 @@ async fn check(client: &Client, names: &[String]) -> anyhow::Result<Preview> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[tokio::test]
+    async fn old_copies_that_cannot_be_read_are_no_absent_ones() {
+        for (refused, expected) in [
+            ("", &[][..]),
+            ("/karmada-es-m1/works", &["in m1: list works: "]),
+            ("/resourcebindings", &["in m1, m2: list resourcebindings: "]),
+        ] {
+            let client = crate::fixtures::api(move |request| {
+                if !refused.is_empty() && request.uri().path().ends_with(refused) {
+                    return (
+                        403,
+                        json!({"kind": "Status", "reason": "Forbidden", "code": 403}),
+                    );
+                }
+                (200, json!({"metadata": {}, "items": []}))
+            });
+            let found = left(&client, &["m1", "m2"].map(str::to_owned)).await;
+            assert_eq!(found.len(), expected.len(), "{found:?}");
+            for (found, expected) in found.iter().zip(expected) {
+                assert!(found.contains(expected), "{found}");
+            }
+        }
+    }
 
     #[test]
     fn a_rate_is_a_number_or_that_of_the_fleet() {

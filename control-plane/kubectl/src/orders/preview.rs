@@ -225,6 +225,9 @@ impl Preview {
         if let Some(warning) = &self.warning {
             let _ = writeln!(text, "Warning: {warning}");
         }
+        if let Some(why) = &self.standstill.unread {
+            let _ = writeln!(text, "Warning: {why}");
+        }
         for reason in &self.standstill.reasons {
             let _ = writeln!(text, "Warning: nothing moves now: {reason}");
         }

@@ -28,11 +28,11 @@ use super::chosen;
 use super::dependencies::{self, parted};
 use super::follow::Waiting;
 use super::list;
-use super::output::{Format, Reply, STRANDED, plain};
+use super::output::{Format, Reply, STRANDED, plain, warn};
 use super::pace::Pace;
 use super::request::{call, find_cluster};
 use super::running::Running;
-use super::standstill::MovementState;
+use super::standstill::{MovementState, Standstill};
 use super::subject::{self, Subject};
 
 /// Workloads that one object asks for: an object is at most 1.5 MB large.
@@ -163,7 +163,12 @@ async fn check(client: &Client, namespace: &str, which: &Which) -> anyhow::Resul
         .iter()
         .filter(|it| left.contains(it.name_any().as_str()));
     let movement = MovementState::read(client).await;
-    let reasons = movement.of(left, calendar()).reasons;
+    let Standstill {
+        reasons, unread, ..
+    } = movement.of(left, calendar());
+    if let Some(why) = unread {
+        warn(&why);
+    }
     let stopped = Pace::of(&clusters, &Rates::of(&running.settings)).stopped("count");
     preview.nothing_moves = reasons.into_iter().chain(stopped).collect();
     Ok((preview, running.settings.resource_eviction_rate))

@@ -143,11 +143,13 @@ fn clusters_that_are_drained_together_are_no_refuge_for_each_other_and_a_third_o
     most.is_stopped = false;
     most.standstill = Standstill {
         reasons: vec!["all movement is paused by ann".to_owned()],
+        unread: Some("it is not known whether movement is paused: no".to_owned()),
         is_whole: true,
     };
     let text = most.table();
     for part in [
         "1 workload can leave when movement goes on\n",
+        "Warning: it is not known whether movement is paused: no\n",
         "Warning: nothing moves now: all movement is paused by ann\n",
     ] {
         assert!(text.contains(part), "{part:?} is not in\n{text}");
