@@ -107,7 +107,9 @@ async fn asked(
     let clusters = list::all::<Cluster>(Api::all(client.clone())).await;
     let clusters = clusters.map_err(anyhow::Error::msg)?;
     // Whoever may not read it gets all else.
-    let record = view::pause(&client).await.ok().flatten();
+    let record = view::pause(&client).await;
+    let pause_unread = view::pause_unread(&record);
+    let record = record.ok().flatten();
     let now = calendar();
     let on = |cluster: &&Cluster| binding.spec.target(&cluster.name_any()).is_some();
     let paused = Pause::all(record.as_ref(), clusters.iter().filter(on), now)
@@ -125,6 +127,7 @@ async fn asked(
     let answer = Answer {
         old_copies,
         paused,
+        pause_unread,
         suspended,
         returns,
         ..answer
@@ -205,6 +208,9 @@ pub(super) struct Answer {
     /// The pause that keeps it where it is, whatever is said below.
     #[serde(skip_serializing_if = "Option::is_none")]
     paused: Option<String>,
+    /// A sentence if it is not known whether movement is paused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pause_unread: Option<String>,
     /// Clusters in which its copies are neither created nor changed, and who ordered that.
     #[serde(skip_serializing_if = "Option::is_none")]
     suspended: Option<String>,

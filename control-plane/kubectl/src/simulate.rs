@@ -71,7 +71,9 @@ pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Resu
     let running = Running::read(&client, &options.flags).await?;
     let (settings, is_off) = running.with_failover()?;
     // Whoever may not read it gets all else.
-    let record = view::pause(&client).await.ok().flatten();
+    let record = view::pause(&client).await;
+    let pause_unread = view::pause_unread(&record);
+    let record = record.ok().flatten();
     let what = selected(&client, &options.what).await?;
     let mut fleet = read(&client).await?;
     let disaster = disaster(&fleet, &what)?;
@@ -85,6 +87,7 @@ pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Resu
         is_off,
         halted: running.ignores_taints(),
         paused: &paused,
+        pause_unread: pause_unread.as_deref(),
     };
     Ok(Reply {
         text: options.output.print(|| &report, &report.json())?,

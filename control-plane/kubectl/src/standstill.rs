@@ -15,8 +15,6 @@ use tokio::time::timeout;
 use super::leader::Leader;
 use super::{running, view};
 
-/// Beginning of what is said of a pause that could not be read.
-const UNREAD: &str = "it is not known whether movement is paused";
 /// Time that one reading may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -112,11 +110,7 @@ impl MovementState {
         reasons.extend(paused);
         Standstill {
             reasons,
-            unread: self
-                .record
-                .as_ref()
-                .err()
-                .map(|why| format!("{UNREAD}: {why}")),
+            unread: view::pause_unread(&self.record),
             is_whole: is_whole || are_all,
         }
     }

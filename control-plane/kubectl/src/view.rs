@@ -62,6 +62,12 @@ pub(super) async fn pause(client: &Client) -> Result<Option<ConfigMap>, String> 
     })
 }
 
+/// Returns a sentence if it is not known whether movement is paused.
+pub(super) fn pause_unread(record: &Result<Option<ConfigMap>, String>) -> Option<String> {
+    let why = record.as_ref().err()?;
+    Some(format!("it is not known whether movement is paused: {why}"))
+}
+
 /// A cluster as a table reports it.
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]

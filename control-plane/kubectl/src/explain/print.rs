@@ -74,6 +74,9 @@ impl fmt::Display for Answer {
         if let Some(paused) = &self.paused {
             writeln!(f, "Stays where it is: {paused}")?;
         }
+        if let Some(unread) = &self.pause_unread {
+            writeln!(f, "Pause: {unread}")?;
+        }
         if let Some(suspended) = &self.suspended {
             writeln!(f, "Suspended: {suspended}")?;
         }

@@ -46,6 +46,19 @@ fn answer() -> Answer {
 }
 
 #[test]
+fn a_pause_that_could_not_be_read_is_not_known() {
+    let unread = Some("it is not known whether movement is paused: no answer".to_owned());
+    let answer = Answer {
+        pause_unread: unread.clone(),
+        ..answer()
+    };
+    let text = answer.to_string();
+    let line = "\nPause: it is not known whether movement is paused: no answer\n";
+    assert!(text.contains(line), "{text}");
+    assert_eq!(json!(answer)["pauseUnread"], json!(unread));
+}
+
+#[test]
 fn what_follows_a_workload_is_reported_to_be_where_that_is() {
     let (mut binding, snapshot) = scene();
     let spec = &mut binding.spec;

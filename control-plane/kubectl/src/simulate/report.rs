@@ -28,6 +28,8 @@ pub struct Report<'a> {
     pub halted: Option<&'static str>,
     /// Pauses that hold and concern it, in words: nothing of it happens before they end.
     pub paused: &'a [String],
+    /// A sentence if it is not known whether movement is paused.
+    pub pause_unread: Option<&'a str>,
 }
 
 impl Report<'_> {
@@ -54,6 +56,7 @@ impl Report<'_> {
             "failoverIsOff": self.is_off,
             "halted": self.halted,
             "paused": self.paused,
+            "pauseUnread": self.pause_unread,
             "taints": coming.iter().map(|(cluster, coming)| {
                 let coming = coming.iter().map(|it| json!({
                     "taint": taints::describe(&it.taint),
@@ -100,6 +103,9 @@ impl fmt::Display for Report<'_> {
         }
         if let Some(why) = self.halted {
             writeln!(f, "For now {why}. With it:")?;
+        }
+        if let Some(unread) = self.pause_unread {
+            writeln!(f, "Without a pause ({unread}):")?;
         }
         for pause in self.paused {
             writeln!(f, "For now {pause}. Without that pause:")?;

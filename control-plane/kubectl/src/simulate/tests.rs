@@ -104,6 +104,7 @@ fn reported(fleet: &Fleet, lost: &[&str], drained: &[&str], flags: &[&str]) -> (
         is_off,
         halted: running.ignores_taints(),
         paused: &[],
+        pause_unread: None,
     };
     (report.to_string(), report.json())
 }
@@ -393,6 +394,7 @@ fn a_workload_that_is_stranded_in_two_clusters_is_one_with_two_copies() {
             is_off: false,
             halted: None,
             paused: &[],
+            pause_unread: None,
         };
         let text = report.to_string();
         assert!(text.contains(expected), "{text}");
@@ -439,18 +441,22 @@ fn a_forecast_says_which_pauses_hold_it_up() {
     let fleet = fleet(vec![web("a", "m2", &json!({}))]);
     let settings = Settings::default();
     let forecast = forecast(&fleet, &disaster, &settings, now);
+    let unread = view::pause_unread(&Err("no answer".to_owned()));
     let report = Report {
         disaster: &disaster,
         forecast: &forecast,
         is_off: false,
         halted: None,
         paused: &reported,
+        pause_unread: unread.as_deref(),
     };
-    assert!(
-        report
-            .to_string()
-            .contains("For now all movement is paused")
-    );
+    let text = report.to_string();
+    for part in [
+        "For now all movement is paused",
+        "Without a pause (it is not known whether movement is paused: no answer):\n",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
     assert_eq!(report.json()["paused"].as_array().unwrap().len(), 1);
 }
 

@@ -165,6 +165,7 @@ async function askForecast() {
       ...(said.failoverIsOff ? ["! Failover is OFF in the running control plane; this is with it on"] : []),
       ...(said.halted ? [`! For now ${said.halted}; this is with it`] : []),
       ...said.paused.map((it) => `! For now ${it}; this is without the pause`),
+      ...(said.pauseUnread ? [`? This is without a pause: ${said.pauseUnread}`] : []),
       `→ ${count("moves")} move, ✖ ${count("stranded")} are stranded, ! ${count("held")} are held, = ${count("stays")} stay`,
       ...(said.partedUnknown ? [`? Not known whether workloads would be separated from what they refer to: ${said.partedUnknown}`] : []),
       ...said.parted.slice(0, SHOWN).map((it) => `! ${titleOf(it)} would be separated from what it refers to (its policy does not set propagateDeps): ${it.missing.map((lacks) => `${lacks.kind} ${lacks.name} not in ${lacks.clusters.join(", ")}`).join("; ")}`),

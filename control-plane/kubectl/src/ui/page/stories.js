@@ -140,6 +140,7 @@ function ofWorkload() {
       ...list("! Old copy", it.oldCopies),
       ...list("Moved", it.moves),
       it.paused && `! Stays where it is: ${it.paused}`,
+      it.pauseUnread && `? Pause: ${it.pauseUnread}`,
       it.suspended && `! Suspended: ${it.suspended}`,
       ...list("Data", it.data),
       ...list("Would help", it.wouldHelp),
