@@ -120,6 +120,33 @@ impl<'a> Attached<'a> {
         self.referrers.len() - self.snapshots.len()
     }
 
+    /// Returns in words what the policies of the referrers disagree about; `None` where they agree.
+    /// The most demanding one decides, unless the template has a policy of its own.
+    pub fn disagreement(&self) -> Option<String> {
+        let parted = |demands: fn(&ResourceBindingSpec) -> bool| {
+            let with = |wanted: bool| {
+                let mut all = self.referrers.iter();
+                all.find(|it| demands(it.spec) == wanted)
+            };
+            Some((with(true)?.key, with(false)?.key))
+        };
+        let overwritten = parted(overwrites).map(|(one, other)| {
+            format!("conflictResolution is Overwrite for {one}, and not for {other}")
+        });
+        let preserved =
+            parted(ResourceBindingSpec::is_preserved_on_deletion).map(|(one, other)| {
+                format!("preserveResourcesOnDeletion is true for {one}, and not for {other}")
+            });
+        let disputed: Vec<String> = overwritten.into_iter().chain(preserved).collect();
+        (!disputed.is_empty()).then(|| {
+            format!(
+                "the policies of those that refer to it disagree, and the one that asks for more decides, unless it has a policy of \
+                 its own: {}",
+                disputed.join("; ")
+            )
+        })
+    }
+
     /// Returns what has to be written. `undecided` says of which referrers it is not known
     /// what they need, or whether they exist; their snapshots stay. `changed` says whether a
     /// binding that records no fingerprint counts as one of a template that has changed.
@@ -296,11 +323,9 @@ impl<'a> Attached<'a> {
     /// Sets the fields of a template without a policy of its own as the most demanding of its
     /// referrers wants them.
     fn inherit(&self, spec: &mut ResourceBindingSpec) {
-        let overwrites = |referrer: &Referrer<'_>| {
-            referrer.spec.conflict_resolution == Some(ConflictResolution::Overwrite)
-        };
         // Abort is what the definition of the kind makes of nothing.
-        spec.conflict_resolution = Some(if self.referrers.iter().any(overwrites) {
+        let is_overwritten = self.referrers.iter().any(|it| overwrites(it.spec));
+        spec.conflict_resolution = Some(if is_overwritten {
             ConflictResolution::Overwrite
         } else {
             ConflictResolution::Abort
@@ -330,6 +355,11 @@ impl<'a> Attached<'a> {
         };
         spec.suspension = (suspension != Suspension::default()).then_some(suspension);
     }
+}
+
+/// Returns whether a policy has what a member has by the same name overwritten.
+fn overwrites(spec: &ResourceBindingSpec) -> bool {
+    spec.conflict_resolution == Some(ConflictResolution::Overwrite)
 }
 
 /// Returns the referrers that a binding names, with their clusters. All of them are named as long

@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use super::attach::{Attached, MOST_REFERRERS, Referrer};
 use super::former::{still_needed, without};
 use super::index::{Index, Touched, kinds_of};
+use super::reported::Reported;
 use super::writes::{preserve, record, recorded, release, send};
 use crate::fleet::Fleet;
 use crate::fleet::binding::{BindingKey, Bindings};
@@ -46,8 +47,7 @@ struct Distributor {
     behind: Mutex<HashSet<BindingKey>>,
     /// Referrers that wait for the kind of their template to be listed.
     parked: Parked<BindingKey>,
-    /// What was reported of a template last, so that it is reported once. May be lost.
-    reported: Mutex<HashMap<TemplateKey, String>>,
+    reported: Reported,
     /// Templates whose bindings went.
     remade: Remade<TemplateKey>,
 }
@@ -57,6 +57,9 @@ struct Distributor {
 const LEAVING: Duration = Duration::from_secs(5);
 /// Time after a report on a copy within which others mostly follow, as in a rolling update.
 const REPORTING: Duration = Duration::from_secs(5);
+
+/// Reason of the event about something that goes nowhere with the workload that refers to it.
+const STAY_BEHIND: &str = "DependenciesStayBehind";
 
 /// Starts distributing dependencies.
 pub(in crate::propagation::detector) fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
@@ -68,7 +71,7 @@ pub(in crate::propagation::detector) fn start(fleet: &Arc<Fleet>, tasks: &mut Ta
         index: Mutex::default(),
         leaving: Mutex::default(),
         behind: Mutex::default(),
-        reported: Mutex::default(),
+        reported: Reported::default(),
         remade: Remade::default(),
     });
     let to = Arc::clone(&distributor);
@@ -83,7 +86,7 @@ pub(in crate::propagation::detector) fn start(fleet: &Arc<Fleet>, tasks: &mut Ta
     let bindings = fleet.bindings.clone();
     fleet.templates.on_change(move |change| {
         match change.event {
-            TemplateEvent::Gone => _ = to.reported.lock().remove(&change.key),
+            TemplateEvent::Gone => to.reported.forget(&change.key),
             // The binding of a template may have moved while a list had left the template out, and
             // referrers may have given it up.
             TemplateEvent::Appeared => {
@@ -359,7 +362,7 @@ impl Distributor {
             Lookup::Found(template) => template,
             // It may come later, and so may its kind: either is seen then.
             Lookup::Absent | Lookup::Unknown => {
-                self.reported.lock().remove(&key);
+                self.reported.forget(&key);
                 return Ok(Next::Done);
             }
         };
@@ -406,13 +409,7 @@ impl Distributor {
                 })
             })
             .collect();
-        let mut undecided = HashSet::new();
-        for snapshot in held.iter().flat_map(|held| &held.spec.required_by) {
-            let referrer = BindingKey::of_snapshot(snapshot);
-            if self.is_undecided(fleet, &referrer).await? {
-                undecided.insert(referrer);
-            }
-        }
+        let undecided = self.undecided(fleet, held.as_deref()).await?;
         // The binding controller of another program follows the version that the binding names, and
         // nothing else.
         let changed = !fleet.settings.runs("binding");
@@ -424,7 +421,8 @@ impl Distributor {
                 );
                 self.report(fleet, &key, &template, "ManyReferrers", note);
             }
-            attached.write(held.as_deref(), |key| undecided.contains(key), changed)
+            let write = attached.write(held.as_deref(), |key| undecided.contains(key), changed)?;
+            Ok((write, attached.disagreement()))
         });
         // Not every decision about a referrer is seen here: it may go unseen, or turn out to
         // need nothing.
@@ -434,11 +432,19 @@ impl Distributor {
             Next::After(LATER)
         };
         match write {
-            Ok(Some(write)) => match send(fleet, &binding_key, write).await? {
-                Next::Done => Ok(settled),
-                next => Ok(next),
-            },
-            Ok(None) => Ok(settled),
+            Ok((write, conflict)) => {
+                let follows = held.filter(|it| it.spec.placement.is_none());
+                if let Some(held) = follows.filter(|_| undecided.is_empty()) {
+                    self.report_conflict(fleet, &key, &held, conflict);
+                }
+                let Some(write) = write else {
+                    return Ok(settled);
+                };
+                match send(fleet, &binding_key, write).await? {
+                    Next::Done => Ok(settled),
+                    next => Ok(next),
+                }
+            }
             Err(error) => {
                 self.report(fleet, &key, &template, "AttachFailed", error.to_string());
                 let is_heard_of = matches!(error, build::Error::Name(_));
@@ -449,6 +455,22 @@ impl Distributor {
                 })
             }
         }
+    }
+
+    /// Returns the referrers whose snapshots on a binding stay as they are.
+    async fn undecided(
+        &self,
+        fleet: &Fleet,
+        held: Option<&AnyBinding>,
+    ) -> Result<HashSet<BindingKey>, Error> {
+        let mut undecided = HashSet::new();
+        for snapshot in held.into_iter().flat_map(|held| &held.spec.required_by) {
+            let referrer = BindingKey::of_snapshot(snapshot);
+            if self.is_undecided(fleet, &referrer).await? {
+                undecided.insert(referrer);
+            }
+        }
+        Ok(undecided)
     }
 
     /// Returns whether the snapshot of a referrer stays as it is: it is not known yet what the
@@ -479,16 +501,28 @@ impl Distributor {
         }
         let note = "lies in no namespace, so that what it refers to does not go along with it (propagateDeps): place that by a policy of its own";
         let key = TemplateKey::of(resource);
-        if self.is_update(&key, note) {
-            let reason = "DependenciesStayBehind";
-            fleet.publish(binding, EventType::Warning, reason, note.to_owned());
+        if self.reported.is_update(&key, STAY_BEHIND, note) {
+            fleet.publish(binding, EventType::Warning, STAY_BEHIND, note.to_owned());
         }
     }
 
-    /// Notes what is reported of a template, and returns whether it is something else than before.
-    fn is_update(&self, key: &TemplateKey, note: &str) -> bool {
-        let known = self.reported.lock().insert(key.clone(), note.to_owned());
-        known.as_deref() != Some(note)
+    /// Tells the owner of a template without a policy that the policies of those that refer to it
+    /// disagree (`conflict`): once, until they agree, or disagree about something else.
+    fn report_conflict(
+        &self,
+        fleet: &Fleet,
+        key: &TemplateKey,
+        binding: &AnyBinding,
+        conflict: Option<String>,
+    ) {
+        let reason = "DependencyPolicyConflict";
+        match conflict {
+            None => self.reported.settle(key, reason),
+            Some(note) if self.reported.is_update(key, reason, &note) => {
+                fleet.publish(binding, EventType::Warning, reason, note);
+            }
+            Some(_) => {}
+        }
     }
 
     /// Tells the owner of a template: once, until there is something else to tell.
@@ -500,7 +534,7 @@ impl Distributor {
         reason: &str,
         note: String,
     ) {
-        if !self.is_update(key, &note) {
+        if !self.reported.is_update(key, reason, &note) {
             return;
         }
         tracing::warn!(template = %key, reason, note, "a template that others refer to");
@@ -622,6 +656,21 @@ mod tests {
             let reported = reported
                 .filter(|it| it.1 == "DependenciesStayBehind" && it.0 == "ca-clusterissuer");
             assert_eq!(reported.count(), expected, "{takes_along}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn policies_that_disagree_about_what_two_workloads_need_are_reported_once() {
+        for (preserves, expected) in [(true, 1), (false, 0)] {
+            let bench = shared(preserves, "m2").await;
+            let mut conf = bench.api.object("configmaps", "shop", "conf").unwrap();
+            conf["metadata"]["labels"] = json!({"edited": "yes"});
+            bench.api.put("configmaps", conf);
+            pass(10).await;
+            let reported = bench.api.reported().await.into_iter();
+            let reported = reported
+                .filter(|it| it.1 == "DependencyPolicyConflict" && it.0 == "conf-configmap");
+            assert_eq!(reported.count(), expected, "{preserves}");
         }
     }
 

@@ -12,6 +12,7 @@ mod controller;
 mod former;
 mod index;
 pub(super) mod missing;
+mod reported;
 mod writes;
 
 pub(super) use controller::start;

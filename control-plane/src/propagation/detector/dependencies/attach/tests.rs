@@ -93,6 +93,24 @@ fn the_most_demanding_referrer_decides() {
         Some(ConflictResolution::Overwrite)
     );
     assert_eq!(held.spec.preserve_resources_on_deletion, Some(true));
+    let disagreement = |referrers: &[Referrer<'_>]| {
+        let (key, template) = fixture();
+        let attached = Attached::new(&key, &template, referrers).unwrap();
+        attached.disagreement()
+    };
+    let said = disagreement(&[referrer(&a, &modest), referrer(&b, &greedy)]).unwrap();
+    for field in [
+        "conflictResolution is Overwrite",
+        "preserveResourcesOnDeletion is true",
+    ] {
+        let part = format!("{field} for {b}, and not for {a}");
+        assert!(said.contains(&part), "{said}");
+    }
+    let silent = spec(json!({}));
+    for agreed in [&modest, &silent] {
+        let said = disagreement(&[referrer(&a, &modest), referrer(&b, agreed)]);
+        assert_eq!(said, None);
+    }
 }
 
 #[test]
