@@ -58,6 +58,8 @@ const LEAVING: Duration = Duration::from_secs(5);
 /// Time after a report on a copy within which others mostly follow, as in a rolling update.
 const REPORTING: Duration = Duration::from_secs(5);
 
+/// Time after which a policy that is applied together with a workload counts as missing.
+const GRACE: Duration = Duration::from_secs(30);
 /// Reason of the event about something that goes nowhere with the workload that refers to it.
 const STAY_BEHIND: &str = "DependenciesStayBehind";
 
@@ -366,8 +368,11 @@ impl Distributor {
                 return Ok(Next::Done);
             }
         };
-        if template.is_deleting() || !fleet.scope.admits(&key) || key.namespace.is_none() {
+        if template.is_deleting() || !fleet.scope.admits(&key) {
             return Ok(Next::Done);
+        }
+        if key.namespace.is_none() {
+            return Ok(self.report_left_behind(fleet, &key, &template));
         }
         let binding_key = BindingKey::for_template(&key);
         let held = match fleet.bindings.presence(&binding_key) {
@@ -504,6 +509,30 @@ impl Distributor {
         if self.reported.is_update(&key, STAY_BEHIND, note) {
             fleet.publish(binding, EventType::Warning, STAY_BEHIND, note.to_owned());
         }
+    }
+
+    /// Tells the owners of workloads, once each, that something that these refer to by the rule of
+    /// their kind lies in no namespace: it does not go along with them. Its own policy may come a
+    /// moment after it.
+    fn report_left_behind(&self, fleet: &Fleet, key: &TemplateKey, template: &Template) -> Next {
+        let own = fleet.bindings.presence(&BindingKey::for_template(key));
+        if own.may_exist() {
+            return Next::Done;
+        }
+        if self.reported.is_update(key, "its own policy", "awaited") {
+            return Next::After(GRACE);
+        }
+        let referrers = self.index.lock().referrers(key, template);
+        for binding in referrers.iter().filter_map(|it| fleet.bindings.get(it)) {
+            let about = TemplateKey::of(&binding.spec.resource);
+            let note = format!(
+                "refers to {key}, which lies in no namespace, so that it does not go along (propagateDeps): place it by a policy of its own"
+            );
+            if self.reported.is_update(&about, &key.to_string(), &note) {
+                fleet.publish(&binding, EventType::Warning, STAY_BEHIND, note);
+            }
+        }
+        Next::Done
     }
 
     /// Tells the owner of a template without a policy that the policies of those that refer to it
@@ -656,6 +685,46 @@ mod tests {
             let reported = reported
                 .filter(|it| it.1 == "DependenciesStayBehind" && it.0 == "ca-clusterissuer");
             assert_eq!(reported.count(), expected, "{takes_along}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_workload_is_told_once_that_what_it_needs_lies_in_no_namespace_and_stays_behind() {
+        let script = "function GetDependencies(object) \
+                      return {{apiVersion = 'v1', kind = 'Namespace', name = 'keys'}} end";
+        let rule = json!({
+            "metadata": {"name": "deployments"},
+            "spec": {
+                "target": {"apiVersion": "apps/v1", "kind": "Deployment"},
+                "customizations": {"dependencyInterpretation": {"luaScript": script}},
+            },
+        });
+        let bound = json!({
+            "metadata": {"name": "keys-namespace"},
+            "spec": {"resource": {"apiVersion": "v1", "kind": "Namespace", "name": "keys"}},
+        });
+        for (bound, expected) in [(None, 1), (Some(bound), 0)] {
+            let mut keys = json!({"metadata": {"name": "keys", "uid": "k"}});
+            let objects = [
+                ("resourceinterpretercustomizations", rule.clone()),
+                ("deployments", deployment()),
+                ("resourcebindings", referrer()),
+                ("namespaces", keys.clone()),
+            ];
+            let bound = bound.map(|it| ("clusterresourcebindings", it));
+            let mut bench = Bench::new(objects.into_iter().chain(bound));
+            bench.api.serve_deployments();
+            bench.api.serve("/api/v1", "v1", "namespaces", "Namespace");
+            start(&bench.fleet, &mut bench.tasks);
+            bench.fleet.follow_templates();
+            bench.follow().await;
+            pass(60).await;
+            keys["metadata"]["labels"] = json!({"edited": "yes"});
+            bench.api.put("namespaces", keys);
+            pass(60).await;
+            let reported = bench.api.reported().await.into_iter();
+            let reported = reported.filter(|it| it.1 == STAY_BEHIND && it.0 == "web-deployment");
+            assert_eq!(reported.count(), expected);
         }
     }
 
