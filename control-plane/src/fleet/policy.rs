@@ -156,13 +156,14 @@ impl Policy {
         self.0.is_deleting()
     }
 
-    /// Returns whether an override policy exists, or might exist: an OverridePolicy of the
+    /// Returns whether an override policy is in force, or might be: an OverridePolicy of the
     /// namespace for a PropagationPolicy, a ClusterOverridePolicy for a ClusterPropagationPolicy.
     pub fn has_override(&self, fleet: &Fleet, name: &str) -> bool {
         let namespace = self.metadata().namespace.as_deref();
         let overrides = fleet.override_policies.of(namespace);
         match overrides.presence(namespace, name) {
-            Presence::There(_) => true,
+            // It changes nothing any more.
+            Presence::There(held) => !held.is_deleting(),
             Presence::Gone => false,
             Presence::Unknown(why) => matches!(why, Doubt::Unreadable { .. }),
         }

@@ -329,7 +329,9 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::fleet::testing::{Bench, binding, claimed, cluster, deployment, pass, policy};
+    use crate::fleet::testing::{
+        Bench, binding, claimed, cluster, deleting, deployment, pass, policy,
+    };
     use crate::settings::Settings;
 
     /// Returns a fleet with two clusters, a Deployment and its binding, and with override policies.
@@ -504,6 +506,12 @@ mod tests {
             (paused, refused)
         };
         assert_eq!(orders(&bench), (json!(true), false));
+        // Whoever deletes it in the foreground holds it by a finalizer first.
+        let mut held = deleting(overrides(true));
+        held["metadata"]["finalizers"] = json!(["foregroundDeletion"]);
+        bench.api.put("overridepolicies", held);
+        pass(60).await;
+        assert_eq!(orders(&bench), (json!(true), true));
         bench.api.delete("overridepolicies", "shop", "paused");
         pass(60).await;
         assert_eq!(orders(&bench), (json!(true), true));
