@@ -44,6 +44,12 @@ fn is_of_the_server(template: &TemplateKey) -> bool {
     }
 }
 
+/// Returns the namespace that an object lies in. A namespace lies in itself.
+pub fn namespace_of<'a>(kind: &Kind, namespace: Option<&'a str>, name: &'a str) -> Option<&'a str> {
+    let is_namespace = (&*kind.api_version, &*kind.kind) == ("v1", "Namespace");
+    if is_namespace { Some(name) } else { namespace }
+}
+
 /// What is never propagated: the reserved, and what the settings add.
 #[derive(Clone, Debug, Default)]
 pub struct Scope {
@@ -93,11 +99,10 @@ impl Scope {
 
     /// Returns whether a template may be propagated.
     pub fn admits(&self, template: &TemplateKey) -> bool {
-        self.admits_kind(&template.kind)
+        let (kind, name) = (&template.kind, &template.name);
+        self.admits_kind(kind)
             && !is_of_the_server(template)
-            && template
-                .namespace
-                .as_deref()
+            && namespace_of(kind, template.namespace.as_deref(), name)
                 .is_none_or(|namespace| self.admits_namespace(namespace))
     }
 }
@@ -183,6 +188,13 @@ mod tests {
             ("karmada-cluster", false),
         ] {
             assert_eq!(scope.admits_namespace(namespace), admitted, "{namespace}");
+            // A policy for all namespaces does not bring it into members, either.
+            let key = TemplateKey {
+                kind: std::sync::Arc::new(Kind::new("v1", "Namespace")),
+                namespace: None,
+                name: namespace.to_owned(),
+            };
+            assert_eq!(scope.admits(&key), admitted, "{namespace}");
         }
     }
 

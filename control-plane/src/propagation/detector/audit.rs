@@ -11,7 +11,7 @@ use muster_shared::names::is_cluster_name;
 
 use super::identity::sound_name;
 use super::kinds::{MOST_KINDS, kinds_of, meant};
-use crate::fleet::scope::{Scope, is_reserved};
+use crate::fleet::scope::{Scope, is_reserved, namespace_of};
 use crate::fleet::selection::given;
 use crate::fleet::template::Kind;
 use crate::fleet::template_event::KindState;
@@ -160,7 +160,11 @@ fn places<'a>(spec: &'a PropagationSpec, namespace: Option<&'a str>) -> BTreeSet
         return BTreeSet::from([own]);
     }
     let selectors = spec.resource_selectors.iter();
-    let named = selectors.filter_map(|it| given(it.namespace.as_deref()));
+    let named = selectors.filter_map(|it| {
+        let kind = Kind::new(&*it.api_version, &*it.kind);
+        let name = it.name.as_deref().unwrap_or_default();
+        given(namespace_of(&kind, it.namespace.as_deref(), name))
+    });
     named.collect()
 }
 

@@ -22,6 +22,7 @@ use super::controller::Detector;
 use super::select::{reaches, selects};
 use crate::fleet::claim::Claim;
 use crate::fleet::policy::{Policy, PolicyKey};
+use crate::fleet::scope::namespace_of;
 use crate::fleet::selection::{Strength, Subject, strength};
 use crate::fleet::template::{Kind, TemplateKey};
 use crate::fleet::template_event::{KindState, Lookup};
@@ -293,7 +294,7 @@ impl Facts for Now<'_> {
             let subject = Subject::at(&kind, outline);
             reaches(self.policy, subject)
                 && strength(selector, subject) > Strength::Mismatch
-                && !is_left_out(outline.namespace)
+                && !is_left_out(namespace_of(&kind, outline.namespace, outline.name))
         };
         let is_bound = |template: TemplateKey| {
             *template.kind == kind

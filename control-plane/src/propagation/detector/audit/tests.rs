@@ -107,6 +107,11 @@ fn a_namespace_of_which_nothing_is_propagated_is_found_once() {
         let found = written(&spec(secrets(named)), own, &scope);
         assert_eq!(reasons(&found), expected, "{own:?}: {found:?}");
     }
+    for (name, expected) in [("karmada-es-m1", left_out), ("shop", ""), ("", "")] {
+        let itself = spec(selecting("v1", "Namespace", name));
+        let found = written(&itself, None, &scope);
+        assert_eq!(reasons(&found), expected, "{name}: {found:?}");
+    }
 }
 
 #[test]
