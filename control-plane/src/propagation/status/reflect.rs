@@ -104,6 +104,12 @@ pub(super) async fn reflect(
     let kind = (&*key.kind.api_version, &*key.kind.kind);
     // A script of the user's says itself what is to be read.
     let wanted = if interpreters.is_native(kind, operation) {
+        // An old copy that is kept runs for the new one until that reports.
+        let wanted = if kept.is_empty() {
+            observed_by_all(wanted, items)
+        } else {
+            wanted
+        };
         reported_status(&template, wanted, items, now)
     } else {
         wanted
@@ -215,6 +221,19 @@ pub(super) fn with_silent(
         ..AggregatedStatusItem::default()
     });
     items.iter().cloned().chain(silent).collect()
+}
+
+/// Returns the wanted status of a template without the generation that was observed, if a cluster
+/// that is to have it reports nothing: one that joined after the others had observed it has not.
+fn observed_by_all(mut wanted: Value, items: &[AggregatedStatusItem]) -> Value {
+    let is_silent =
+        |it: &AggregatedStatusItem| it.status.as_ref().is_none_or(|status| status.0.is_null());
+    if items.iter().any(is_silent)
+        && let Some(fields) = wanted.as_object_mut()
+    {
+        fields.remove("observedGeneration");
+    }
+    wanted
 }
 
 /// Returns the reports, and one that says nothing if a part of a divided Job runs nowhere: each

@@ -78,6 +78,56 @@ async fn a_template_that_a_list_had_left_out_shows_it_when_it_comes_into_sight()
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_template_is_not_complete_before_a_cluster_that_is_added_reports_it() {
+    let id = "resourcebinding.karmada.io/permanent-id";
+    let mut binding = testing::binding();
+    binding["metadata"]["labels"] = json!({ id: "id" });
+    binding["spec"]["clusters"] =
+        json!([{"name": "m1", "replicas": 2}, {"name": "m2", "replicas": 2}]);
+    let copy = |cluster: &str| {
+        let mut work = testing::work(cluster, "Healthy");
+        work["metadata"]["labels"] = json!({ id: "id" });
+        work["status"]["manifestStatuses"][0]["status"] = json!({
+            "replicas": 2, "readyReplicas": 2, "updatedReplicas": 2, "availableReplicas": 2,
+            "generation": 1, "observedGeneration": 1, "resourceTemplateGeneration": 1,
+        });
+        work
+    };
+    let mut observed = template();
+    observed["status"] = json!({
+        "observedGeneration": 1, "replicas": 2, "readyReplicas": 2, "updatedReplicas": 2,
+        "availableReplicas": 2,
+    });
+    let mut bench = Bench::new([
+        ("clusters", testing::cluster("m1")),
+        ("clusters", testing::cluster("m2")),
+        ("resourcebindings", binding),
+        ("deployments", observed),
+        ("works", copy("m1")),
+    ]);
+    bench.api.serve_deployments();
+    start(&bench.fleet, &mut bench.tasks);
+    bench.follow().await;
+    pass(10).await;
+    let reported = |bench: &Bench| {
+        let status = bench.api.deployment()["status"].take();
+        let mut conditions = status["conditions"].as_array().unwrap().iter();
+        let progressing = conditions.find(|it| it["type"] == "Progressing").unwrap();
+        (
+            status["observedGeneration"].clone(),
+            progressing["reason"].clone(),
+        )
+    };
+    assert_eq!(reported(&bench), (Value::Null, json!("ReplicaSetUpdated")));
+    bench.api.put("works", copy("m2"));
+    pass(10).await;
+    assert_eq!(
+        reported(&bench),
+        (json!(1), json!("NewReplicaSetAvailable"))
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_copy_that_is_kept_elsewhere_neither_holds_the_generation_back_nor_counts_for_ever() {
     let id = "resourcebinding.karmada.io/permanent-id";
     let mut binding = testing::binding();
