@@ -386,7 +386,9 @@ impl Detector {
         let is_marked = claim.patch(template).is_none();
         if policy.is_lazy() {
             let held = self.binding_of(key, template);
-            let made = held.as_ref().map(|held| &held.metadata);
+            let made = held
+                .as_ref()
+                .map(|held| (&held.metadata, held.spec.placement.is_some()));
             // The policy took effect before on a template that has copies.
             let binding = BindingKey::for_template(key);
             let is_gone = self.fleet.bindings.get(&binding).is_none();

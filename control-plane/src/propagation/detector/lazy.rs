@@ -9,19 +9,25 @@ use crate::fleet::template::{Template, recorded_fingerprint};
 /// after that of the policy, and at once on one that came after the policy. `changed` is whether
 /// this process saw a change since it was last reconciled. What the binding records of the template
 /// is known after a restart too, so that a restart applies nothing that waits, and loses nothing
-/// that happened meanwhile.
+/// that happened meanwhile. With the metadata of the binding comes whether a policy has placed it:
+/// one that only follows workloads may be made before the policy of a new template takes effect.
 pub fn activates(
     policy: &Policy,
     template: &Template,
-    binding: Option<&ObjectMeta>,
+    binding: Option<(&ObjectMeta, bool)>,
     changed: bool,
 ) -> bool {
-    let Some(binding) = binding else {
+    let is_new = || {
         let (came, policy) = (template.metadata(), policy.metadata());
-        return changed || came.creation_timestamp >= policy.creation_timestamp;
+        came.creation_timestamp >= policy.creation_timestamp
+    };
+    let Some((binding, is_placed)) = binding else {
+        return changed || is_new();
     };
     // A binding that an older version wrote has no record.
-    recorded_fingerprint(binding).map_or(changed, |recorded| recorded != template.fingerprint())
+    let recorded = recorded_fingerprint(binding);
+    let is_edited = recorded.map_or(changed, |recorded| recorded != template.fingerprint());
+    is_edited || !is_placed && is_new()
 }
 
 #[cfg(test)]
@@ -44,15 +50,17 @@ mod tests {
             Template::new(json!({ "metadata": metadata, "data": { "colour": colour } })).unwrap()
         };
         let (older, newer) = (template(1, "red"), template(9, "red"));
-        let made = |of: Option<String>| {
-            Some(ObjectMeta {
+        let made = |of: Option<String>, is_placed: bool| {
+            let metadata = ObjectMeta {
                 annotations: of.map(|it| [(TEMPLATE_FINGERPRINT.to_owned(), it)].into()),
                 ..ObjectMeta::default()
-            })
+            };
+            Some((metadata, is_placed))
         };
-        let same = made(Some(older.fingerprint()));
-        let other = made(Some(template(1, "blue").fingerprint()));
-        let (unrecorded, nothing) = (made(None), None);
+        let same = made(Some(older.fingerprint()), true);
+        let other = made(Some(template(1, "blue").fingerprint()), true);
+        let (unrecorded, nothing) = (made(None, true), None);
+        let [followed, young] = [&older, &newer].map(|it| made(Some(it.fingerprint()), false));
         for (what, template, made, changed, expected) in [
             ("bound, unchanged", &older, &same, false, false),
             ("changed and changed back", &older, &same, true, false),
@@ -62,8 +70,11 @@ mod tests {
             ("older than the policy", &older, &nothing, false, false),
             ("and changed", &older, &nothing, true, true),
             ("younger than the policy", &newer, &nothing, false, true),
+            ("older, and attached", &older, &followed, false, false),
+            ("younger, and attached first", &newer, &young, false, true),
         ] {
-            let found = activates(&policy, template, made.as_ref(), changed);
+            let made = made.as_ref().map(|(it, is_placed)| (it, *is_placed));
+            let found = activates(&policy, template, made, changed);
             assert_eq!(found, expected, "{what}");
         }
     }
