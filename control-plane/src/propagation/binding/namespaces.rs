@@ -105,11 +105,9 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
                 return None;
             }
             let old = change.object();
-            let owners = old.owner_references();
-            let owner = owners.iter().find(|owner| owner.kind == "Namespace")?;
             let lies_in = old.metadata.namespace.as_deref();
             Some(Place {
-                namespace: owner.name.clone(),
+                namespace: brought_by(old)?,
                 cluster: lies_in
                     .and_then(names::cluster_of_execution_namespace)
                     .map(str::to_owned),
@@ -118,6 +116,17 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         .run(tasks, workers, shared, |fleet, shared, place| async move {
             reconcile(&fleet, &shared, place).await
         });
+}
+
+/// Returns the namespace that a Work brings to a member: one that goes to all clusters owns it.
+/// What a policy placed before that names its binding alone.
+fn brought_by(work: &CachedWork) -> Option<String> {
+    let mut owners = work.metadata.owner_references.iter().flatten();
+    if let Some(owner) = owners.find(|owner| owner.kind == "Namespace") {
+        return Some(owner.name.clone());
+    }
+    let binding = binding_of(work).filter(|it| it.namespace.is_none())?;
+    binding.name.strip_suffix("-namespace").map(str::to_owned)
 }
 
 /// Annotation of a Work (ours): something that needs its object stayed in the member when the fleet
@@ -439,6 +448,35 @@ mod tests {
         bench.api.put("resourcebindings", put(&["m2"], false));
         testing::pass(1).await;
         assert_eq!(stays(&bench.api), [true, true], "what was kept is there");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_namespace_goes_everywhere_again_when_the_work_of_a_policy_that_placed_it_goes() {
+        let work = names::work("Namespace", "shop", "");
+        let placed = json!({
+            "metadata": {
+                "namespace": "karmada-es-m1", "name": work,
+                "annotations": { "clusterresourcebinding.karmada.io/name": "shop-namespace" },
+            },
+        });
+        let objects = [
+            ("clusters", testing::cluster("m1")),
+            (
+                "namespaces",
+                json!({ "metadata": { "name": "shop", "uid": "n" } }),
+            ),
+            ("works", placed),
+        ];
+        let mut bench = testing::Bench::new(objects);
+        start(&bench.fleet, &mut bench.tasks);
+        bench.follow().await;
+        testing::pass(1).await;
+        assert!(bench.api.writes().is_empty(), "it is the policy's");
+        bench.api.delete("works", "karmada-es-m1", &work);
+        testing::pass(1).await;
+        let made = bench.api.object("works", "karmada-es-m1", &work);
+        let made = made.expect("it is made again");
+        assert_eq!(made["metadata"]["ownerReferences"][0]["uid"], "n");
     }
 
     #[test]
