@@ -271,7 +271,7 @@ async fn reconcile(fleet: &Fleet, shared: &Shared, place: Place) -> Result<Next,
 }
 
 /// Returns whether a namespace is propagated by itself. `default` is in every cluster anyway.
-fn goes_everywhere(namespace: &Namespace, scope: &Scope) -> bool {
+pub(in crate::propagation) fn goes_everywhere(namespace: &Namespace, scope: &Scope) -> bool {
     let name = namespace.metadata.name.as_deref().unwrap_or_default();
     let kept_back = namespace
         .labels()

@@ -7,7 +7,7 @@ use muster_shared::api::policy::{
     ClusterAffinity, Placement, PreemptionBehavior, PriorityClassSource, PropagationSpec,
     PurgeMode, ResourceSelector, StatePreservation,
 };
-use muster_shared::names::is_cluster_name;
+use muster_shared::names::{is_cluster_name, label};
 
 use super::identity::sound_name;
 use super::kinds::{MOST_KINDS, kinds_of, meant};
@@ -52,6 +52,9 @@ pub trait Facts {
     /// Returns the one template that a selector names and the policy that has it, if that is
     /// another one.
     fn claimed_by(&self, selector: &ResourceSelector) -> Option<(String, String)>;
+    /// Returns the name of a Namespace that a selector means and that goes to all clusters by
+    /// itself, if there is one.
+    fn goes_everywhere(&self, selector: &ResourceSelector) -> Option<String>;
     /// Returns whether there is a cluster of this name, or might be.
     fn has_cluster(&self, name: &str) -> bool;
     /// Returns whether there is an override policy of this name where the policy wants it, or
@@ -287,6 +290,15 @@ pub fn missing(spec: &PropagationSpec, scope: &Scope, facts: &impl Facts) -> Vec
                          priority has, and for a policy of a namespace what one of the whole fleet has"
                     );
                     add("ClaimedByAnotherPolicy", note);
+                } else if chooses(&spec.placement)
+                    && let Some(name) = facts.goes_everywhere(selector)
+                {
+                    let label = label::SKIP_AUTO_PROPAGATION;
+                    let note = format!(
+                        "{at}: Namespace {name} goes to all clusters by itself, whatever spec.placement says: before it is there, give it the \
+                         label {label}: \"true\" to have it where a policy places it alone"
+                    );
+                    add("PlacedEverywhere", note);
                 }
                 continue;
             }
@@ -363,6 +375,13 @@ pub fn unknown_clusters(spec: &PropagationSpec, has_cluster: impl Fn(&str) -> bo
             .then(|| format!("{field} names clusters that are not in the fleet: {names}"))
     };
     fields.into_iter().filter_map(reported).collect()
+}
+
+/// Returns whether a placement may leave clusters out.
+fn chooses(placement: &Placement) -> bool {
+    let mut affinities = affinities(placement);
+    !placement.spread_constraints.is_empty()
+        || affinities.any(|it| *it != ClusterAffinity::default())
 }
 
 /// Returns the clusters that a placement wants by name.

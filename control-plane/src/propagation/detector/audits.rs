@@ -7,6 +7,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Namespace;
 use muster_shared::api::policy::ResourceSelector;
 use muster_shared::controller::{Controller, Watched as _};
 use muster_shared::events::EventType;
@@ -26,6 +27,7 @@ use crate::fleet::scope::namespace_of;
 use crate::fleet::selection::{Strength, Subject, strength};
 use crate::fleet::template::{Kind, TemplateKey};
 use crate::fleet::template_event::{KindState, Lookup};
+use crate::propagation::binding::namespaces::goes_everywhere;
 
 /// How long after a change of a policy the fleet may still lack what it names.
 const GRACE: Duration = Duration::from_secs(30);
@@ -324,6 +326,23 @@ impl Facts for Now<'_> {
         // A claim of a policy that is gone is about to be taken off.
         let is_held = detector.policy(&other).is_some_and(|it| !it.is_deleting());
         is_held.then(|| (key.to_string(), other.to_string()))
+    }
+
+    fn goes_everywhere(&self, selector: &ResourceSelector) -> Option<String> {
+        let fleet = &self.detector.fleet;
+        let kind = Kind::new(&*selector.api_version, &*selector.kind);
+        let of_namespaces = (&*kind.api_version, &*kind.kind) == ("v1", "Namespace");
+        if !of_namespaces || !fleet.settings.runs("namespace") {
+            return None;
+        }
+        let is_meant = |it: &Namespace| {
+            let subject = Subject::at(&kind, Outline::of(it));
+            strength(selector, subject) > Strength::Mismatch && goes_everywhere(it, &fleet.scope)
+        };
+        let all = fleet.namespaces.list().into_iter();
+        let meant = all.filter(|it| is_meant(it));
+        // The first by name, so that each audit reports the same one.
+        meant.filter_map(|it| it.metadata.name.clone()).min()
     }
 
     fn has_cluster(&self, name: &str) -> bool {

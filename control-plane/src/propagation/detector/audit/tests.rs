@@ -131,14 +131,15 @@ fn thousands_of_findings_are_reported_as_a_few() {
     );
 }
 
-/// A fleet with Deployments `web`, and `api` of another policy, ClusterRoles out of reach and no
-/// other object, cluster `m1` and class `high`.
+/// A fleet with Deployments `web`, and `api` of another policy, ClusterRoles out of reach,
+/// Namespaces `shop`, which goes everywhere, and `apart`, no other object, cluster `m1` and class
+/// `high`.
 struct Fleet;
 
 impl Facts for Fleet {
     fn kind_state(&self, kind: &Kind) -> KindState {
         match kind.kind.as_str() {
-            "Deployment" | "ClusterRole" => KindState::Listed,
+            "Deployment" | "ClusterRole" | "Namespace" => KindState::Listed,
             "TokenReview" => KindState::Unfit,
             "Broken" => KindState::Unlisted,
             _ => KindState::Missing,
@@ -151,11 +152,16 @@ impl Facts for Fleet {
         kind.kind == "ClusterRole"
     }
     fn finds(&self, selector: &ResourceSelector) -> Option<bool> {
-        Some(matches!(selector.name.as_deref(), Some("web" | "api")))
+        let name = selector.name.as_deref();
+        Some(matches!(name, Some("web" | "api" | "shop" | "apart")))
     }
     fn claimed_by(&self, selector: &ResourceSelector) -> Option<(String, String)> {
         let is_claimed = selector.name.as_deref() == Some("api");
         is_claimed.then(|| ("Deployment shop/api".to_owned(), "another".to_owned()))
+    }
+    fn goes_everywhere(&self, selector: &ResourceSelector) -> Option<String> {
+        let name = selector.name.clone();
+        name.filter(|it| selector.kind == "Namespace" && it == "shop")
     }
     fn has_cluster(&self, name: &str) -> bool {
         name == "m1"
@@ -229,6 +235,15 @@ fn what_the_fleet_lacks_is_found_with_what_to_do() {
     ] {
         let web = selecting("apps/v1", "Deployment", "web");
         assert_eq!(found(with(web, field, value.clone())), expected, "{value}");
+    }
+    for (name, placement, expected) in [
+        ("shop", on(json!(["m1"])), "PlacedEverywhere"),
+        ("shop", json!({}), ""),
+        ("apart", on(json!(["m1"])), ""),
+    ] {
+        let namespace = selecting("v1", "Namespace", name);
+        let found = found(with(namespace, "placement", placement));
+        assert_eq!(found, expected, "{name}");
     }
 }
 
