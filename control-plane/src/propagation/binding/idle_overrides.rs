@@ -13,6 +13,7 @@ use muster_shared::api::policy::{ClusterAffinity, ResourceSelector};
 use muster_shared::check::listed;
 use muster_shared::controller::Controller;
 use muster_shared::events::EventType;
+use muster_shared::names::label;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::selectors::matches_affinity;
 use muster_shared::tasks::Tasks;
@@ -107,13 +108,27 @@ fn idle_selectors(fleet: &Fleet, policy: &AnyOverridePolicy) -> Vec<String> {
             Lookup::Unknown => idle.retain(|(_, it)| !may_select(it, resource)),
         }
     }
-    let reported = |(index, it): (usize, &ResourceSelector)| {
-        let (kind, version) = (&it.kind, &it.api_version);
-        format!(
-            "spec.resourceSelectors[{index}]: selects no {kind} of {version} that is propagated"
-        )
-    };
-    idle.into_iter().map(reported).collect()
+    let by_themselves = fleet.settings.runs("namespace");
+    idle.into_iter()
+        .map(|(index, it)| selects_nothing(index, it, by_themselves))
+        .collect()
+}
+
+/// Returns what is reported of a selector that selects nothing. Namespaces that go to all clusters
+/// `by_themselves` have no binding: they are written as they are.
+fn selects_nothing(index: usize, selector: &ResourceSelector, by_themselves: bool) -> String {
+    let (kind, version) = (&*selector.kind, &*selector.api_version);
+    let note = format!(
+        "spec.resourceSelectors[{index}]: selects no {kind} of {version} that is propagated"
+    );
+    if !by_themselves || (version, kind) != ("v1", "Namespace") {
+        return note;
+    }
+    let label = label::SKIP_AUTO_PROPAGATION;
+    format!(
+        "{note} by a policy: Namespaces that go to all clusters by themselves go without overrides. The label {label}: \"true\" keeps \
+         one from that, and a ClusterPropagationPolicy brings it to clusters with them"
+    )
 }
 
 /// Returns what is reported of the rules of a policy that are for no cluster, or name one that is
@@ -239,6 +254,25 @@ mod tests {
         for (clusters, expected) in [(None, 0), (Some(("clusters", cluster("m1"))), 1)] {
             let bench = Bench::followed(clusters).await;
             assert_eq!(idle_rules(&bench.fleet, &policy).len(), expected);
+        }
+    }
+
+    #[test]
+    fn a_selector_of_namespaces_is_told_that_those_that_go_everywhere_are_not_overridden() {
+        for (version, kind, by_themselves, expected) in [
+            ("v1", "Namespace", true, true),
+            ("v1", "Namespace", false, false),
+            ("v1", "ConfigMap", true, false),
+            ("example.io/v1", "Namespace", true, false),
+        ] {
+            let selector = json!({"apiVersion": version, "kind": kind});
+            let selector: ResourceSelector = serde_json::from_value(selector).unwrap();
+            let reported = selects_nothing(1, &selector, by_themselves);
+            let start =
+                format!("spec.resourceSelectors[1]: selects no {kind} of {version} that is");
+            assert!(reported.starts_with(&start), "{reported}");
+            let is_told = reported.contains(label::SKIP_AUTO_PROPAGATION);
+            assert_eq!(is_told, expected, "{reported}");
         }
     }
 
