@@ -30,6 +30,15 @@ def test_installation(path, values, secret):
     assert not [each for each in of_kind(objects, "Service") if each["spec"]["selector"].items() <= labels.items()], "no Service sends anything to the Pod"
 
 
+@pytest.mark.parametrize(("path", "values"), [(CONTROL_PLANE, {}), (AGENT, OF_AGENT)])
+def test_the_platform_can_choose_who_what_checks_runs_as(path, values):
+    free = {"podSecurityContext": {"runAsUser": None, "runAsGroup": None, "fsGroup": None}}
+    objects = rendered(path, {**values, **ON, **free})
+    found = [each["spec"] if each["kind"] == "Pod" else each["spec"]["template"]["spec"] for each in of_kind(objects, "Pod", "Job") if each["metadata"]["name"].endswith("-check")]
+    contexts = [spec["securityContext"] for spec in found]
+    assert len(contexts) == 2 and not [each for each in contexts if each.get("runAsUser") is not None or not each["runAsNonRoot"]]
+
+
 @pytest.mark.parametrize(("path", "values"), [(CONTROL_PLANE, {}), (CONTROL_PLANE, EXTERNAL), (AGENT, OF_AGENT)])
 def test_a_wait_that_is_no_duration_is_refused(path, values):
     wrong = {**values, "check": {"wait": "soon"}}
