@@ -72,6 +72,11 @@ impl Error {
         matches!(self, Self::Call { source, .. } if client::is_gone(source))
     }
 
+    /// Returns whether the API does not know the agent's credentials.
+    pub fn is_unauthorized(&self) -> bool {
+        matches!(self, Self::Call { source: kube::Error::Api(status), .. } if status.code == 401)
+    }
+
     /// Returns whether the agent lacks the right.
     pub fn is_forbidden(&self) -> bool {
         matches!(self, Self::Call { source: kube::Error::Api(status), .. } if status.is_forbidden())

@@ -58,10 +58,7 @@ impl Error {
 
     /// Returns whether the API rejected the agent's credentials (401).
     pub fn is_unknown_user(&self) -> bool {
-        let Self::Call(write::Error::Call { source, .. }) = self else {
-            return false;
-        };
-        matches!(source, kube::Error::Api(status) if status.code == 401)
+        matches!(self, Self::Call(error) if error.is_unauthorized())
     }
 }
 

@@ -1,6 +1,6 @@
 //! Obtains the agent's credentials with a bootstrap kubeconfig (`--bootstrap-kubeconfig`): when
-//! none are stored, when the stored certificate has expired, and when the kubeconfig leads to
-//! another server that does not accept it.
+//! none are stored, when the stored certificate has expired, when the fleet API refuses it, and
+//! when the kubeconfig leads to another server that does not accept it.
 //!
 //! The bootstrap credentials create one signing request and read its answer, and are used for
 //! nothing else. The issued certificate is stored in the Secret of the member in which
@@ -9,6 +9,7 @@
 
 mod moved;
 mod pins;
+mod refused;
 mod reporting;
 
 use std::path::PathBuf;
@@ -68,11 +69,16 @@ pub struct Bootstrap {
 impl Bootstrap {
     /// Returns valid credentials: at once if they are stored, otherwise once they were issued.
     pub async fn obtain(&self) -> Config {
+        self.obtain_other(None).await
+    }
+
+    /// Returns valid credentials, without the certificate that the fleet API refuses.
+    async fn obtain_other(&self, refused: Option<&[u8]>) -> Config {
         let mut asked = None;
         let mut trouble = Trouble::default();
         loop {
             let seen = std::fs::read(&self.file).ok();
-            let error = match self.step(&mut asked).await {
+            let error = match self.step(&mut asked, refused).await {
                 Ok(config) => {
                     self.health.ready(PART, Ok(()));
                     return config;
@@ -87,15 +93,20 @@ impl Bootstrap {
         }
     }
 
-    /// Obtains new credentials whenever the certificate has expired, until shutdown.
+    /// Obtains new credentials whenever the certificate has expired, and where the fleet API
+    /// refuses the one that the agent began with, until shutdown.
     pub async fn keep(self: Arc<Self>, gateway: Arc<Gateway>, shutdown: CancellationToken) {
         let keeping = Box::pin(async {
             let mut known = self.way().await.ok().map(|way| way_of(&way));
+            let mut is_tried = false;
             loop {
                 let rest = left(&gateway);
                 if !rest.is_zero() {
                     tokio::time::sleep(rest.min(CHECK_EVERY)).await;
                     self.follow_way(&mut known, &gateway).await;
+                    if !is_tried {
+                        is_tried = self.replace_refused(&gateway).await;
+                    }
                     continue;
                 }
                 gateway.take(self.obtain().await);
@@ -136,7 +147,11 @@ impl Bootstrap {
 
     /// Looks for stored credentials; if there are none, creates a signing request, or reads its
     /// answer.
-    async fn step(&self, asked: &mut Option<Asked>) -> Result<Config, Error> {
+    async fn step(
+        &self,
+        asked: &mut Option<Asked>,
+        refused: Option<&[u8]>,
+    ) -> Result<Config, Error> {
         let way = self.way().await;
         let read = way.as_ref().ok();
         let stranger = read.and_then(|it| pins::accept(it, &self.pins).err());
@@ -147,7 +162,7 @@ impl Bootstrap {
         let mounted = mounted.as_deref();
         // Mounted credentials are read without the member's API, so that the lease does not wait
         // for it.
-        if let Verdict::Use(document) = self.judge(mounted, server.as_deref())
+        if let Verdict::Use(document) = self.judge(mounted, server.as_deref(), refused)
             && let Ok(config) = self.config(mounted, &document, trusted).await
         {
             self.warn_of(stranger.as_ref());
@@ -157,7 +172,7 @@ impl Bootstrap {
         let read = client::get_opt(&secrets, &self.place.name);
         let secret = within("read the member's Secret with our kubeconfig", read).await?;
         let text = self.text(secret.as_ref());
-        let why = match self.judge(text, server.as_deref()) {
+        let why = match self.judge(text, server.as_deref(), refused) {
             Verdict::Use(document) => match self.config(text, &document, trusted).await {
                 Ok(config) => {
                     self.warn_of(stranger.as_ref());
@@ -253,7 +268,7 @@ impl Bootstrap {
         let secrets = self.secrets();
         let step = "read the member's Secret with our kubeconfig";
         let secret = within(step, client::get_opt(&secrets, &self.place.name)).await?;
-        let stored = self.judge(self.text(secret.as_ref()), None);
+        let stored = self.judge(self.text(secret.as_ref()), None, None);
         let (Some(certificate), Some(key)) = (gateway.certificate(), gateway.key()) else {
             return Ok(secret);
         };
@@ -350,8 +365,8 @@ impl Bootstrap {
         }
     }
 
-    fn judge(&self, text: Option<&[u8]>, server: Option<&str>) -> Verdict {
-        stored::judge(text, &self.cluster, server, calendar())
+    fn judge(&self, text: Option<&[u8]>, server: Option<&str>, refused: Option<&[u8]>) -> Verdict {
+        stored::judge(text, &self.cluster, server, refused, calendar())
     }
 
     fn text<'a>(&self, secret: Option<&'a Secret>) -> Option<&'a [u8]> {

@@ -38,6 +38,9 @@ pub enum Reason {
     /// The certificate is no longer valid.
     #[error("the stored certificate expired at {0:.0}")]
     Expired(Timestamp),
+    /// The fleet API does not know the certificate's authority any more.
+    #[error("the fleet API refuses the stored certificate (401)")]
+    Refused,
 }
 
 /// Decision about stored credentials.
@@ -64,11 +67,13 @@ pub fn is_agents(document: &Document, cluster: &str) -> bool {
 }
 
 /// Decides about stored credentials for the agent of a cluster. `server` is the URL of the server
-/// in the bootstrap kubeconfig, if that can be read.
+/// in the bootstrap kubeconfig, if that can be read, and `refused` a certificate that the fleet API
+/// refuses.
 pub fn judge(
     stored: Option<&[u8]>,
     cluster: &str,
     server: Option<&str>,
+    refused: Option<&[u8]>,
     now: Timestamp,
 ) -> Verdict {
     let Some(stored) = stored.filter(|text| !text.trim_ascii().is_empty()) else {
@@ -94,6 +99,7 @@ pub fn judge(
     }
     match Validity::of(&document.chain) {
         Some(validity) if validity.until <= now => Verdict::Ask(Reason::Expired(validity.until)),
+        _ if refused == Some(document.certificate.as_slice()) => Verdict::Ask(Reason::Refused),
         _ => Verdict::Use(Box::new(document)),
     }
 }

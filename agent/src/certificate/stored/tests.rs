@@ -84,7 +84,30 @@ fn good_credentials_are_used_others_are_replaced_and_those_of_somebody_else_are_
         (Some(&foreign), elsewhere, now, "leave"),
         (Some(&master), fleet, now, "leave"),
     ] {
-        let verdict = judge(stored.map(str::as_bytes), "m1", server, now);
+        let verdict = judge(stored.map(str::as_bytes), "m1", server, None, now);
+        let found = words(&verdict);
+        assert!(found.starts_with(expected), "{expected:?}, found {found:?}");
+    }
+}
+
+#[test]
+fn a_certificate_that_the_fleet_refuses_is_replaced_and_another_one_is_used() {
+    let made = || credentials("system:karmada:agents", "system:karmada:agent:m1");
+    let ((certificate, key), (former, _)) = (made(), made());
+    let good = stored(SERVER, &certificate, &key);
+    let end: Timestamp = "2031-01-01T00:00:00Z".parse().unwrap();
+    for (refused, now, expected) in [
+        (None, *NOW, "use"),
+        (Some(&former), *NOW, "use"),
+        (Some(&certificate), *NOW, "ask: the fleet API refuses"),
+        (
+            Some(&certificate),
+            end,
+            "ask: the stored certificate expired",
+        ),
+    ] {
+        let refused = refused.map(String::as_bytes);
+        let verdict = judge(Some(good.as_bytes()), "m1", Some(SERVER), refused, now);
         let found = words(&verdict);
         assert!(found.starts_with(expected), "{expected:?}, found {found:?}");
     }
@@ -93,7 +116,7 @@ fn good_credentials_are_used_others_are_replaced_and_those_of_somebody_else_are_
 #[test]
 fn no_word_of_the_stored_text_is_reported() {
     for text in ["token: SECRET\"", "{SECRET", "users: [SECRET", "SECRET"] {
-        let found = words(&judge(Some(text.as_bytes()), "m1", None, *NOW));
+        let found = words(&judge(Some(text.as_bytes()), "m1", None, None, *NOW));
         assert!(!found.contains("SECRET"), "{found}");
     }
 }
