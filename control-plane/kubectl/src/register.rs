@@ -172,7 +172,7 @@ pub(super) async fn carry_out(
 /// asks again over a connection that is verified.
 async fn discover(options: &Options, token: &Token) -> anyhow::Result<Info> {
     let (server, hashes) = (options.server(), &options.discovery_token_ca_cert_hash);
-    let mut unverified = Config::new(server.parse().context("read the address")?);
+    let mut unverified = reached(&server)?;
     unverified.accept_invalid_certs = true;
     let deadline = Instant::now() + *options.discovery_timeout;
     let data = loop {
@@ -207,10 +207,17 @@ async fn discover(options: &Options, token: &Token) -> anyhow::Result<Info> {
     Ok(info)
 }
 
+/// Returns a connection to the fleet API, through the proxy of the environment where it names one.
+fn reached(server: &str) -> anyhow::Result<Config> {
+    let mut config = Config::new(server.parse().context("read the address")?);
+    config.proxy_url = client::environment_proxy(&config.cluster_url);
+    Ok(config)
+}
+
 /// Returns a connection that trusts pinned authorities alone where some are pinned, so that whoever
 /// can add one to the public ConfigMap is not sent the token.
 fn verified(options: &Options, info: &Info) -> anyhow::Result<Config> {
-    let mut config = Config::new(options.server().parse().context("read the address")?);
+    let mut config = reached(&options.server())?;
     config.root_cert = Some(info.roots(&options.discovery_token_ca_cert_hash));
     Ok(config)
 }
@@ -264,7 +271,7 @@ async fn check_all(options: &Options, kubeconfig: &Value, id: &str) -> anyhow::R
     let cluster = &options.cluster_name;
     let parsed = serde_json::from_value(kubeconfig.clone()).context("read the new kubeconfig")?;
     let defaults = kube::config::KubeConfigOptions::default();
-    let config = Config::from_custom_kubeconfig(parsed, &defaults);
+    let config = client::configured(parsed, &defaults);
     let config = config.await.context("use the new kubeconfig")?;
     let clusters: Api<Cluster> = Api::all(client::connect(&config, Profile::Write)?);
     let found = match client::get_opt(&clusters, cluster).await {

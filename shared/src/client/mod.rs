@@ -9,6 +9,7 @@ mod connection;
 mod gate;
 mod head;
 mod network;
+mod proxy;
 mod reload;
 mod route;
 mod service;
@@ -28,6 +29,7 @@ use serde::de::DeserializeOwned;
 pub use self::gate::Gate;
 pub use self::head::Head;
 pub use self::network::{Network, ResponseBody};
+pub use self::proxy::{configured, of_environment as environment_proxy};
 pub use self::reload::{Gateway, Life, Pool, Source, credentials};
 pub use self::route::Route;
 pub use self::service::{Limits, retry_after};
@@ -125,14 +127,14 @@ pub async fn kubeconfig_of(
     match path {
         Some(path) => {
             let file = Kubeconfig::read_from(path).map_err(|source| named(path, source))?;
-            Config::from_custom_kubeconfig(file, options)
+            configured(file, options)
                 .await
                 .map_err(|source| named(path, source))
         }
-        None if is_chosen => Config::from_kubeconfig(options)
+        None if is_chosen => default_kubeconfig(options)
             .await
             .map_err(|source| named(Path::new("$KUBECONFIG or ~/.kube/config"), source)),
-        None => match Config::from_kubeconfig(options).await {
+        None => match default_kubeconfig(options).await {
             Ok(config) => Ok(config),
             Err(kubeconfig) => Config::incluster().map_err(|pod| Error::Infer {
                 pod: pod.to_string(),
@@ -140,6 +142,11 @@ pub async fn kubeconfig_of(
             }),
         },
     }
+}
+
+/// Loads the configuration of `KUBECONFIG`, or of the kubeconfig in the home directory.
+async fn default_kubeconfig(options: &KubeConfigOptions) -> Result<Config, KubeconfigError> {
+    configured(Kubeconfig::read()?, options).await
 }
 
 /// Loads the configuration of a Kubernetes API from the text of a kubeconfig. Errors call it by
@@ -150,9 +157,8 @@ pub async fn from_text(text: &str, name: &str) -> Result<Config, Error> {
         problem: problem(&source),
     };
     let read = Kubeconfig::from_yaml(text).map_err(named)?;
-    Config::from_custom_kubeconfig(read, &KubeConfigOptions::default())
-        .await
-        .map_err(named)
+    let options = KubeConfigOptions::default();
+    configured(read, &options).await.map_err(named)
 }
 
 /// Returns a configuration with a client certificate and its key (PEM texts) in place of all other

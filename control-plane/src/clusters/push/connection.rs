@@ -84,7 +84,7 @@ pub async fn connection(cluster: &Cluster, secret: Option<&Secret>) -> Result<Co
     let kubeconfig = serde_json::from_value(way.with_token(&cluster_name, token))
         .map_err(|error| unusable(&error))?;
     let options = KubeConfigOptions::default();
-    let mut config = Config::from_custom_kubeconfig(kubeconfig, &options)
+    let mut config = client::configured(kubeconfig, &options)
         .await
         .map_err(|error| unusable(&error))?;
     // The proxies of the control plane's own environment are not those of the member.

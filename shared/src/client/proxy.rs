@@ -1,0 +1,206 @@
+//! The proxy through which an API is reached, by the rules of kubectl and of Go's programs.
+//!
+//! kube compares the names in `NO_PROXY` with the proxy, and not with the API server, so that none
+//! of them has an effect on any server.
+
+use std::net::IpAddr;
+
+use http::Uri;
+use kube::Config;
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+
+/// Loads the configuration of an API from a kubeconfig. The proxy is that of the kubeconfig, or
+/// without one that of the environment.
+///
+/// # Errors
+/// When the kubeconfig is incomplete, or names files that cannot be read.
+pub async fn configured(
+    file: Kubeconfig,
+    options: &KubeConfigOptions,
+) -> Result<Config, KubeconfigError> {
+    let own = own(&file, options);
+    let mut config = Config::from_custom_kubeconfig(file, options).await?;
+    config.proxy_url = match own {
+        Some(own) => own.parse().ok(),
+        None => of_environment(&config.cluster_url),
+    };
+    Ok(config)
+}
+
+/// Returns the proxy that the environment names for a server: `HTTPS_PROXY`, unless `NO_PROXY`
+/// excepts the server.
+pub fn of_environment(server: &Uri) -> Option<Uri> {
+    let [proxy, excepted] = ["HTTPS_PROXY", "NO_PROXY"].map(|name| {
+        let names = [name.to_owned(), name.to_ascii_lowercase()];
+        let mut values = names.iter().filter_map(|name| std::env::var(name).ok());
+        values.find(|value| !value.is_empty()).unwrap_or_default()
+    });
+    chosen(&proxy, &excepted, server)
+}
+
+/// Returns the proxy for a server; `None` if there is none, or if the server is excepted.
+fn chosen(proxy: &str, excepted: &str, server: &Uri) -> Option<Uri> {
+    if proxy.is_empty() || is_excepted(excepted, server) {
+        return None;
+    }
+    proxy.parse().ok()
+}
+
+/// Returns the proxy that a kubeconfig names for the cluster which is used.
+fn own(file: &Kubeconfig, options: &KubeConfigOptions) -> Option<String> {
+    let context = options.context.as_ref().or(file.current_context.as_ref());
+    let context = file.contexts.iter().find(|it| Some(&it.name) == context);
+    let of_context = context.and_then(|it| it.context.as_ref());
+    let name = options.cluster.as_ref();
+    let name = name.or(of_context.map(|it| &it.cluster))?;
+    let cluster = file.clusters.iter().find(|it| it.name == *name)?;
+    let proxy = cluster.cluster.as_ref()?.proxy_url.clone();
+    proxy.filter(|it| !it.is_empty())
+}
+
+/// Returns whether a server is reached without the proxy of the environment: it is on this machine,
+/// or among the names, addresses and networks of a list.
+fn is_excepted(list: &str, server: &Uri) -> bool {
+    let host = server.host().unwrap_or_default();
+    let host = without_brackets(host).to_ascii_lowercase();
+    let address: Option<IpAddr> = host.parse().ok();
+    if host == "localhost" || address.is_some_and(|it| it.is_loopback()) {
+        return true;
+    }
+    let is_plain = server.scheme_str() == Some("http");
+    let port = server.port_u16().unwrap_or(if is_plain { 80 } else { 443 });
+    let list = list.to_ascii_lowercase();
+    let mut entries = list.split(',').map(str::trim);
+    entries.any(|entry| excepts(entry, &host, address, port))
+}
+
+/// Returns whether an entry of the list is about a server. A name is about what is below it, too,
+/// and one that begins with a dot about nothing else.
+fn excepts(entry: &str, host: &str, address: Option<IpAddr>, port: u16) -> bool {
+    if entry == "*" {
+        return true;
+    }
+    if let Some((base, length)) = entry.split_once('/') {
+        return address.is_some_and(|it| is_within(base, length, it));
+    }
+    let (name, only) = match entry.rsplit_once(':') {
+        // Not the end of an IPv6 address.
+        Some((name, port)) if !name.contains(':') || name.ends_with(']') => {
+            (name, port.parse::<u16>().ok())
+        }
+        _ => (entry, None),
+    };
+    if only.is_some_and(|only| only != port) {
+        return false;
+    }
+    let name = without_brackets(name);
+    if let Some(address) = address {
+        return name.parse::<IpAddr>().is_ok_and(|it| it == address);
+    }
+    let name = name.strip_prefix('*').unwrap_or(name);
+    let domain = name.strip_prefix('.').unwrap_or(name);
+    let is_below = || {
+        let above = host.strip_suffix(domain);
+        !domain.is_empty() && above.is_some_and(|it| it.ends_with('.'))
+    };
+    host == name || is_below()
+}
+
+/// Returns whether an address is in a network, given by an address of it and the length of its
+/// prefix.
+fn is_within(base: &str, length: &str, address: IpAddr) -> bool {
+    let (Ok(base), Ok(length)) = (base.parse::<IpAddr>(), length.parse::<u32>()) else {
+        return false;
+    };
+    let (base, address, width): (u128, u128, u32) = match (base, address) {
+        (IpAddr::V4(base), IpAddr::V4(address)) => {
+            (base.to_bits().into(), address.to_bits().into(), u32::BITS)
+        }
+        (IpAddr::V6(base), IpAddr::V6(address)) => (base.to_bits(), address.to_bits(), u128::BITS),
+        _ => return false,
+    };
+    let Some(rest) = width.checked_sub(length) else {
+        return false;
+    };
+    let prefix = |bits: u128| bits.checked_shr(rest).unwrap_or_default();
+    prefix(base) == prefix(address)
+}
+
+fn without_brackets(host: &str) -> &str {
+    host.trim_start_matches('[').trim_end_matches(']')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_the_list_names_is_reached_without_the_proxy() {
+        let svc = "https://muster-fleet-api.muster-system.svc:6443";
+        let proxy = "http://10.0.0.9:3128";
+        for (excepted, server, is_proxied) in [
+            ("", svc, true),
+            ("localhost,127.0.0.1,.svc", svc, false),
+            ("*.svc", svc, false),
+            ("svc", svc, false),
+            (".Muster-System.SVC , .local", svc, false),
+            (".vc", svc, true),
+            (".svc:443", svc, true),
+            (".svc:6443", svc, false),
+            ("*", svc, false),
+            // The proxy's own address says nothing about the server.
+            ("10.0.0.0/8", svc, true),
+            ("10.0.0.9", "https://fleet.example.com", true),
+            (".example.com", "https://example.com", true),
+            ("example.com", "https://example.com", false),
+            ("example.com", "https://an-example.com", true),
+            ("example.com:443", "https://fleet.example.com", false),
+            ("10.0.0.0/8", "https://10.255.1.1:6443", false),
+            ("10.0.0.0/8", "https://11.0.0.1:6443", true),
+            ("10.0.0.7/32", "https://10.0.0.6", true),
+            ("0.0.0.0/0", "https://192.0.2.1", false),
+            ("10.0.0.7", "https://10.0.0.7:6443", false),
+            ("10.0.0.7:443", "https://10.0.0.7:6443", true),
+            ("10.0.0.0/33,/8,a/b,,", "https://10.0.0.7", true),
+            ("fd00::/8", "https://[fd12::1]:6443", false),
+            ("::/0", "https://[fd12::1]", false),
+            ("::/0", "https://10.0.0.7", true),
+            ("fd12::1", "https://[fd12::1]:6443", false),
+            ("[fd12::1]:443", "https://[fd12::1]:6443", true),
+            ("", "https://127.0.0.1:6443", false),
+            ("", "http://localhost:8001", false),
+            ("", "https://[::1]:6443", false),
+        ] {
+            let found = chosen(proxy, excepted, &server.parse().unwrap());
+            let expected: Option<Uri> = is_proxied.then(|| proxy.parse().unwrap());
+            assert_eq!(found, expected, "{excepted:?} {server}");
+            assert_eq!(chosen("", excepted, &server.parse().unwrap()), None);
+        }
+    }
+
+    #[tokio::test]
+    async fn the_proxy_of_a_kubeconfig_is_that_of_the_cluster_which_is_used() {
+        let text = "apiVersion: v1\nkind: Config\ncurrent-context: a\n\
+            clusters:\n\
+            - {name: one, cluster: {server: 'https://127.0.0.1', proxy-url: 'http://proxy:1'}}\n\
+            - {name: two, cluster: {server: 'https://127.0.0.1', proxy-url: ''}}\n\
+            contexts:\n- {name: a, context: {cluster: one}}\n- {name: b, context: {cluster: two}}\n";
+        let options = |context: Option<&str>, cluster: Option<&str>| KubeConfigOptions {
+            context: context.map(str::to_owned),
+            cluster: cluster.map(str::to_owned),
+            user: None,
+        };
+        let proxy = Some("http://proxy:1");
+        for (context, cluster, expected) in [
+            (None, None, proxy),
+            (Some("b"), None, None),
+            (None, Some("two"), None),
+            (Some("b"), Some("one"), proxy),
+        ] {
+            let file = Kubeconfig::from_yaml(text).unwrap();
+            let config = configured(file, &options(context, cluster)).await.unwrap();
+            let expected: Option<Uri> = expected.map(|it| it.parse().unwrap());
+            assert_eq!(config.proxy_url, expected, "{context:?} {cluster:?}");
+        }
+    }
+}
