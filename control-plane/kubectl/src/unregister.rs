@@ -2,7 +2,7 @@
 //! and `token create` created for it.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::ensure;
 use clap::Args;
@@ -24,7 +24,7 @@ use muster_shared::write::delete_params;
 use super::install::{NAMESPACE, SECRET};
 use super::list::tokens;
 use super::removal::{Removal, remove_cluster};
-use super::request::{call, delete, require_name};
+use super::request::{call, delete, identify, require_name};
 
 /// Secret in which an agent that joined by a token keeps its credentials (`fleet.kubeconfigSecret`
 /// of charts/agent).
@@ -49,6 +49,11 @@ pub(super) async fn carry_out(fleet: Client, options: &Options) -> anyhow::Resul
     let mut reported = String::new();
     let clusters: Api<Cluster> = Api::all(fleet.clone());
     let found = call("look for the Cluster", client::get_opt(&clusters, name)).await?;
+    // Before anything is removed: a file that cannot be used must not end this half-way.
+    let member = match &options.member_kubeconfig {
+        Some(file) => Some(open_member(file, name, found.as_ref()).await?),
+        None => None,
+    };
     if let Some(cluster) = &found {
         ensure!(
             cluster.spec.sync_mode == ClusterSyncMode::Pull,
@@ -81,9 +86,7 @@ pub(super) async fn carry_out(fleet: Client, options: &Options) -> anyhow::Resul
         reported,
         "A certificate that was issued for {name:?} is without rights now, and would have them again with the name: do not give the name to another member before it ends (register's --cert-expiration-seconds)."
     );
-    if let Some(file) = &options.member_kubeconfig {
-        let config = client::kubeconfig(Some(file), None).await?;
-        let member = client::connect(&config, Profile::Write)?;
+    if let Some(member) = member {
         let id = call("read the id of the fleet", fleet_id::read(&fleet)).await?;
         let Withdrawn { accounts, left } = take_credentials_back(&member, name, &id).await?;
         if accounts > 0 {
@@ -117,6 +120,20 @@ pub(super) async fn carry_out(fleet: Client, options: &Options) -> anyhow::Resul
     }
     let _ = writeln!(reported, "{}", at_the_member(&options.member_namespace));
     Ok(reported)
+}
+
+/// Connects to the member of a kubeconfig, and refuses another one than that of the Cluster: its
+/// agent would lose its credentials.
+async fn open_member(file: &Path, name: &str, cluster: Option<&Cluster>) -> anyhow::Result<Client> {
+    let config = client::kubeconfig(Some(file), None).await?;
+    let member = client::connect(&config, Profile::Write)?;
+    let id = identify(&member, "identify the member").await?;
+    let known = cluster.and_then(|it| it.spec.id.as_deref()).unwrap_or(&id);
+    ensure!(
+        known.is_empty() || known == id,
+        "--member-kubeconfig leads to another cluster: its kube-system has uid {id}, that of {name:?} has {known}. Nothing was changed"
+    );
+    Ok(member)
 }
 
 /// Says what remains to be done in the member, by the way in which its agent was installed.

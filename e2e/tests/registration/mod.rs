@@ -218,6 +218,26 @@ async fn a_member_with_workloads_stays_unless_that_is_forced() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_member_stays_where_the_kubeconfig_cannot_be_used_or_is_that_of_another() {
+    let bench = Bench::start("wrong-file").await;
+    bench.invitation(&["--cluster-name", "m1"]).await;
+    let cluster = json!({"metadata": {"name": "m1"},
+        "spec": {"syncMode": "Pull", "id": "the-id-of-m1"}});
+    create(&bench.clusters(), cluster).await;
+    let administrator = bench.member.server.admin_kubeconfig().unwrap();
+    let another = bench.file("member", &administrator).unwrap();
+    let absent = another.with_file_name("absent");
+    for (file, words) in [(absent, "absent"), (another, "leads to another cluster")] {
+        let file = file.to_str().unwrap();
+        let line = ["unregister", "m1", "--member-kubeconfig", file];
+        let refused = format!("{:#}", bench.at_fleet(&line).await.unwrap_err());
+        assert!(refused.contains(words), "{refused}");
+        let cluster = bench.clusters().get("m1").await.unwrap();
+        assert!(cluster.metadata.deletion_timestamp.is_none());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_member_that_leaves_keeps_the_accounts_of_its_other_fleet() {
     let bench = Bench::start("two-fleets").await;
     bench.invitation(&["--cluster-name", "m1"]).await;
