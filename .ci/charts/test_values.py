@@ -252,6 +252,12 @@ def test_other_hosts_of_the_fleet_api_are_reached_by(url, port):
     assert opened(CONTROL_PLANE, {"fleetServers": servers}) == {port, 6444}
 
 
+@pytest.mark.parametrize(("url", "port"), [each for each in SERVERS if each[0].startswith("http") and "@" not in each[0]])
+def test_a_receiver_of_notices_is_reached_by(url, port):
+    receivers = [{"name": "a", "url": url}, {"name": "b", "urlSecret": {"name": "chat", "key": "url"}}]
+    assert opened(CONTROL_PLANE, {"notices": {"receivers": receivers}}) == {port}
+
+
 @pytest.mark.parametrize(("url", "port"), [(url.replace("http:", "https:"), 443 if port == 80 else port) for url, port in SERVERS if url.startswith("http")])
 def test_a_bundled_fleet_api_reaches_admission_by(url, port):
     objects = rendered(CONTROL_PLANE, {"networkPolicy": {"enabled": True}, "webhook": {"enabled": True, "url": url}})
