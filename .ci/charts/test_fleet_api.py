@@ -107,6 +107,20 @@ def test_production_is_spread():
     assert {name: apart(pod) for name, pod in trial.items()} == dict.fromkeys(trial, [set(), {"hostname", "zone"}]), "a trial runs on one node"
 
 
+SCHEDULES = [({}, 25), ({"defragmentationSchedule": ""}, 31), ({"defragmentationSchedule": "", "snapshots": {"schedule": ""}}, 41)]
+
+
+@pytest.mark.parametrize(("etcd", "longest"), SCHEDULES, ids=str)
+def test_a_name_that_is_too_long_is_refused_before_anything_is_made(etcd, longest):
+    def said(length, fleet):
+        with helm.Chart.load(CONTROL_PLANE) as chart:
+            return words_of(lambda: chart.render(values={"fleetApi": fleet}, name="a" * length, namespace="muster-system"))
+
+    trial = {"profile": "trial", "etcd": etcd}
+    assert not said(longest, trial) and f"set fullnameOverride to a name of at most {longest}, in place of" in said(longest + 1, trial)
+    assert not said(53, {"mode": "external"}), "an external fleet API has no store here"
+
+
 def test_your_own_affinity():
     nodes, own = {"nodeAffinity": {"a": "b"}}, {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": []}}
     kept = pods(rendered(CONTROL_PLANE, {"affinity": nodes, "fleetApi": {"profile": "production"}}))
