@@ -11,6 +11,7 @@ mod moved;
 mod pins;
 mod refused;
 mod reporting;
+mod way;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,7 +22,6 @@ use base64::engine::general_purpose::STANDARD;
 use kube::Config;
 use muster_shared::certificate::hash::Hash;
 use muster_shared::certificate::kubeconfig::Way;
-use muster_shared::certificate::pem;
 use muster_shared::client::{self, Gateway, Profile};
 use muster_shared::clock::calendar;
 use muster_shared::events::Events;
@@ -33,6 +33,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use self::reporting::{Error, Stranger, Trouble};
+use self::way::way_of;
 use super::Place;
 use super::asking::{Asked, LONGEST};
 use super::document::Document;
@@ -397,18 +398,4 @@ fn left(gateway: &Gateway) -> Duration {
     let left = end.map(|end| end.duration_since(calendar()));
     left.and_then(|left| Duration::try_from(left).ok())
         .unwrap_or_default()
-}
-
-/// Returns the server and the connection of a configuration, to be written into a kubeconfig.
-fn way_of(config: &Config) -> Way {
-    let authority = config.root_cert.iter().flatten();
-    Way {
-        server: config.cluster_url.to_string(),
-        authority: authority
-            .flat_map(|der| pem("CERTIFICATE", der).into_bytes())
-            .collect(),
-        server_name: config.tls_server_name.clone(),
-        proxy: config.proxy_url.as_ref().map(ToString::to_string),
-        insecure: config.accept_invalid_certs,
-    }
 }
