@@ -63,8 +63,9 @@ pub(super) struct Options {
     /// without it.
     #[arg(long, value_name = "URL")]
     cluster_api_endpoint: Option<String>,
-    /// Proxy through which the control plane reaches the member's API server. Those of this
-    /// machine's environment are not taken over.
+    /// Proxy through which the control plane reaches the member's API server; that of the
+    /// kubeconfig without it, unless it is on this machine. Those of this machine's environment are
+    /// not taken over.
     #[arg(long, value_name = "URL")]
     proxy_url: Option<String>,
     /// Rights of the control plane in the member.
@@ -131,7 +132,10 @@ pub(super) async fn carry_out(fleet: Client, options: &Options) -> anyhow::Resul
         secrets.patch(name, &apply, &Patch::Apply(&secret)),
     )
     .await?;
-    let cluster = serde_json::from_value(cluster(options, &config, &id))?;
+    let context = options.member_context.as_deref();
+    let proxy = || client::kubeconfig_proxy(&options.member_kubeconfig, context);
+    let proxy = options.proxy_url.clone().or_else(proxy);
+    let cluster = serde_json::from_value(cluster(options, &config, &id, proxy))?;
     call(
         "create the Cluster",
         clusters.create(&PostParams::default(), &cluster),
@@ -209,7 +213,7 @@ fn authority(config: &Config) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-fn cluster(options: &Options, config: &Config, id: &str) -> Value {
+fn cluster(options: &Options, config: &Config, id: &str, proxy: Option<String>) -> Value {
     let name = &options.cluster;
     let address = client::address(config);
     let endpoint = options.cluster_api_endpoint.as_deref().unwrap_or(&address);
@@ -223,7 +227,7 @@ fn cluster(options: &Options, config: &Config, id: &str) -> Value {
     if config.accept_invalid_certs {
         spec["insecureSkipTLSVerification"] = json!(true);
     }
-    if let Some(proxy) = &options.proxy_url {
+    if let Some(proxy) = proxy {
         spec["proxyURL"] = json!(proxy);
     }
     for (field, value) in [

@@ -29,7 +29,9 @@ use serde::de::DeserializeOwned;
 pub use self::gate::Gate;
 pub use self::head::Head;
 pub use self::network::{Network, ResponseBody};
-pub use self::proxy::{configured, of_environment as environment_proxy};
+pub use self::proxy::{
+    configured, of_environment as environment_proxy, of_kubeconfig as kubeconfig_proxy,
+};
 pub use self::reload::{Gateway, Life, Pool, Source, credentials};
 pub use self::route::Route;
 pub use self::service::{Limits, retry_after};

@@ -4,6 +4,7 @@
 //! of them has an effect on any server.
 
 use std::net::IpAddr;
+use std::path::Path;
 
 use http::Uri;
 use kube::Config;
@@ -38,6 +39,18 @@ pub fn of_environment(server: &Uri) -> Option<Uri> {
     chosen(&proxy, &excepted, server)
 }
 
+/// Returns the proxy that a kubeconfig names, for use by other machines; `None` if it names none,
+/// or one on this machine.
+pub fn of_kubeconfig(path: &Path, context: Option<&str>) -> Option<String> {
+    let file = Kubeconfig::read_from(path).ok()?;
+    let options = KubeConfigOptions {
+        context: context.map(str::to_owned),
+        ..KubeConfigOptions::default()
+    };
+    let is_elsewhere = |proxy: &String| proxy.parse::<Uri>().is_ok_and(|it| !is_here(&it));
+    own(&file, &options).filter(is_elsewhere)
+}
+
 /// Returns the proxy for a server; `None` if there is none, or if the server is excepted.
 fn chosen(proxy: &str, excepted: &str, server: &Uri) -> Option<Uri> {
     if proxy.is_empty() || is_excepted(excepted, server) {
@@ -61,17 +74,28 @@ fn own(file: &Kubeconfig, options: &KubeConfigOptions) -> Option<String> {
 /// Returns whether a server is reached without the proxy of the environment: it is on this machine,
 /// or among the names, addresses and networks of a list.
 fn is_excepted(list: &str, server: &Uri) -> bool {
-    let host = server.host().unwrap_or_default();
-    let host = without_brackets(host).to_ascii_lowercase();
-    let address: Option<IpAddr> = host.parse().ok();
-    if host == "localhost" || address.is_some_and(|it| it.is_loopback()) {
+    if is_here(server) {
         return true;
     }
+    let host = host(server);
+    let address: Option<IpAddr> = host.parse().ok();
     let is_plain = server.scheme_str() == Some("http");
     let port = server.port_u16().unwrap_or(if is_plain { 80 } else { 443 });
     let list = list.to_ascii_lowercase();
     let mut entries = list.split(',').map(str::trim);
     entries.any(|entry| excepts(entry, &host, address, port))
+}
+
+/// Returns whether a URL leads to this machine.
+fn is_here(url: &Uri) -> bool {
+    let host = host(url);
+    let address = host.parse::<IpAddr>();
+    host == "localhost" || address.is_ok_and(|it| it.is_loopback())
+}
+
+/// Returns the host of a URL, without the brackets of an IPv6 address.
+fn host(url: &Uri) -> String {
+    without_brackets(url.host().unwrap_or_default()).to_ascii_lowercase()
 }
 
 /// Returns whether an entry of the list is about a server. A name is about what is below it, too,
@@ -202,5 +226,30 @@ mod tests {
             let expected: Option<Uri> = expected.map(|it| it.parse().unwrap());
             assert_eq!(config.proxy_url, expected, "{context:?} {cluster:?}");
         }
+    }
+
+    #[test]
+    fn a_proxy_on_this_machine_is_of_no_use_to_others() {
+        let name = format!("muster-proxy-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        for (proxy, is_shared) in [
+            ("http://proxy.example.com:3128", true),
+            ("socks5://10.0.0.9:1080", true),
+            ("socks5://localhost:1080", false),
+            ("http://127.0.0.1:3128", false),
+            ("http://[::1]:3128", false),
+            ("", false),
+        ] {
+            let text = format!(
+                "apiVersion: v1\nkind: Config\ncurrent-context: a\n\
+                 clusters: [{{name: one, cluster: {{server: 'https://m1', proxy-url: '{proxy}'}}}}]\n\
+                 contexts: [{{name: a, context: {{cluster: one}}}}]\n"
+            );
+            std::fs::write(&path, text).unwrap();
+            let expected = is_shared.then(|| proxy.to_owned());
+            assert_eq!(of_kubeconfig(&path, None), expected, "{proxy}");
+            assert_eq!(of_kubeconfig(&path, Some("b")), None, "{proxy}");
+        }
+        std::fs::remove_file(&path).unwrap();
     }
 }
