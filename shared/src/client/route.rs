@@ -6,6 +6,7 @@ use http::Uri;
 use kube::{Client, Config};
 
 use super::network::over;
+use super::proxy::of_environment;
 use super::{Error, Gateway, Profile, connect_within};
 
 /// A server in place of that of the configuration.
@@ -23,6 +24,7 @@ pub(super) struct Routing {
     server: Uri,
     authorities: Option<Vec<Vec<u8>>>,
     server_name: Option<String>,
+    proxy: Option<Uri>,
     route: Option<Route>,
 }
 
@@ -33,6 +35,7 @@ impl Routing {
             server: config.cluster_url.clone(),
             authorities: config.root_cert.clone(),
             server_name: config.tls_server_name.clone(),
+            proxy: config.proxy_url.clone(),
             route: None,
         }
     }
@@ -63,6 +66,23 @@ impl Routing {
         config.cluster_url = server.clone();
         config.root_cert.clone_from(authorities);
         config.tls_server_name = server_name;
+        config.proxy_url = match route {
+            None => self.proxy.clone(),
+            Some(route) => {
+                let [of_own, of_other] = [&self.server, &route.server].map(of_environment);
+                beside(self.proxy.as_ref(), of_own.as_ref(), of_other)
+            }
+        };
+    }
+}
+
+/// Returns the proxy for another server: that of a kubeconfig is one for all servers, and that of
+/// the environment differs by server. `of_own` and `of_other` are those of the environment.
+fn beside(own: Option<&Uri>, of_own: Option<&Uri>, of_other: Option<Uri>) -> Option<Uri> {
+    if own == of_own {
+        of_other
+    } else {
+        own.cloned()
     }
 }
 
@@ -111,6 +131,7 @@ mod tests {
         let mut config = Config::new(server.parse().unwrap());
         config.root_cert = Some(vec![vec![1]]);
         config.tls_server_name = Some("own".to_owned());
+        config.proxy_url = Some("http://proxy".parse().unwrap());
         config
     }
 
@@ -128,6 +149,28 @@ mod tests {
         )
     }
 
+    #[test]
+    fn the_proxy_of_a_kubeconfig_is_for_all_servers_and_that_of_the_environment_for_each_by_itself()
+    {
+        let uri = |text: &str| text.parse::<Uri>().unwrap();
+        let (own, environment) = (Some("http://own"), Some("http://environment"));
+        for (proxy, of_own, of_other, expected) in [
+            (own, None, None, own),
+            (own, environment, environment, own),
+            (environment, environment, environment, environment),
+            (environment, environment, None, None),
+            (None, None, environment, environment),
+            (None, environment, environment, None),
+            (None, None, None, None),
+        ] {
+            let case = format!("{proxy:?} {of_own:?} {of_other:?}");
+            let [proxy, of_own, of_other, expected] =
+                [proxy, of_own, of_other, expected].map(|it: Option<&str>| it.map(uri));
+            let found = beside(proxy.as_ref(), of_own.as_ref(), of_other);
+            assert_eq!(found, expected, "{case}");
+        }
+    }
+
     #[tokio::test]
     async fn a_route_stays_when_the_credentials_change_and_its_end_brings_the_own_server_back() {
         let gateway = Gateway::given("fleet", config("https://a"));
@@ -140,6 +183,8 @@ mod tests {
         gateway.reroute(Some(route.clone()));
         let there = ("https://b/".to_owned(), vec![vec![2]], None);
         assert_eq!(way(&gateway), there);
+        let proxy = gateway.config().proxy_url;
+        assert_eq!(proxy, config("https://a").proxy_url, "of the kubeconfig");
         gateway.take(config("https://a2"));
         assert_eq!(way(&gateway), there);
         assert_eq!(gateway.own_server(), "https://a2/");
