@@ -254,7 +254,7 @@ async fn serve(
             restart.clone(),
             shutdown.child_token(),
         );
-        let Some(agent) = opening.await? else {
+        let Some(agent) = Box::pin(opening).await? else {
             return Ok(());
         };
         agent.run().await?;

@@ -65,7 +65,7 @@ fn own(file: &Kubeconfig, options: &KubeConfigOptions) -> Option<String> {
     let context = file.contexts.iter().find(|it| Some(&it.name) == context);
     let of_context = context.and_then(|it| it.context.as_ref());
     let name = options.cluster.as_ref();
-    let name = name.or(of_context.map(|it| &it.cluster))?;
+    let name = name.or_else(|| of_context.map(|it| &it.cluster))?;
     let cluster = file.clusters.iter().find(|it| it.name == *name)?;
     let proxy = cluster.cluster.as_ref()?.proxy_url.clone();
     proxy.filter(|it| !it.is_empty())

@@ -259,11 +259,9 @@ impl Failback {
                 return take_back(fleet, key, binding.as_ref()).await;
             }
             // No event shows that an edit of the policy was undone before the binding followed it.
-            let is_ahead = matches!(says, Cow::Owned(_));
-            return Ok(if is_ahead {
-                Next::After(AGAIN)
-            } else {
-                Next::Done
+            return Ok(match says {
+                Cow::Owned(_) => Next::After(AGAIN),
+                Cow::Borrowed(_) => Next::Done,
             });
         };
         if let Some(rest) = self.untrusted(fleet) {
