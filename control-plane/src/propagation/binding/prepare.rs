@@ -272,7 +272,8 @@ fn kept(
     // To read what the Works report is dear, and mostly none of them asks for more than its share.
     let shrinks = |work: &Arc<CachedWork>| {
         let share = cluster_of(work).and_then(|cluster| shares.get(cluster));
-        share.is_some_and(|share| work.replicas.is_none_or(|given| given > *share))
+        share
+            .is_some_and(|share| !is_sent(work) || work.replicas.is_none_or(|given| given > *share))
     };
     if !works.iter().any(shrinks) {
         return None;
@@ -295,11 +296,25 @@ fn copy(fleet: &Fleet, work: &CachedWork) -> Copy {
     let mut manifests = status.manifest_statuses.iter();
     let namespace = work.metadata.namespace.as_deref().unwrap_or_default();
     let ready = manifests.find_map(|it| ready_replicas(&it.status.as_ref()?.0));
+    let ready = ready.unwrap_or(0);
+    // What a Work says while its dispatching is suspended takes nothing from the copy yet.
+    let runs = |given: i64| {
+        if is_sent(work) {
+            given
+        } else {
+            given.max(ready)
+        }
+    };
     Copy {
-        given: work.replicas,
-        ready: ready.unwrap_or(0),
+        given: work.replicas.map(runs),
+        ready,
         stays: !fleet.deleted_works.is_to_go(work) && !is_leaving(fleet, namespace),
     }
+}
+
+/// Returns whether the agent carries out what a Work says.
+fn is_sent(work: &CachedWork) -> bool {
+    work.suspend_dispatching != Some(true)
 }
 
 /// Parts the Works that were rendered from the reasons why others were not.

@@ -239,6 +239,34 @@ async fn what_is_reported_of_replicas_that_are_not_divided_yet_is_true() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_copy_runs_on_that_was_scaled_to_zero_and_back_while_dispatching_was_suspended() {
+    // The share of the cluster, and the replicas that it is asked for: nobody has divided them yet,
+    // or another cluster that is to take over has none ready.
+    for (share, expected) in [(0, 3), (1, 3), (7, 7)] {
+        let mut binding = moved("web-deployment", "apps/v1", "Deployment");
+        binding["spec"]["replicas"] = json!(7);
+        let other = if share == 1 { 6 } else { 0 };
+        binding["spec"]["clusters"] =
+            json!([{"name": "m1", "replicas": share}, {"name": "m2", "replicas": other}]);
+        let mut work = work_of(&binding, "m1");
+        work["metadata"]["name"] = json!(names::work("Deployment", "web", "shop"));
+        work["spec"]["suspendDispatching"] = json!(true);
+        work["spec"]["workload"]["manifests"][0]["spec"] = json!({"replicas": 0});
+        work["status"]["manifestStatuses"][0]["status"] =
+            json!({"replicas": 3, "readyReplicas": 3});
+        let clusters = ["m1", "m2"].map(cluster);
+        let mut bench = bound(clusters, deployment(7), binding, [work]);
+        bench.follow().await;
+        pass(10).await;
+        let name = names::work("Deployment", "web", "shop");
+        let work = bench.api.object("works", "karmada-es-m1", &name).unwrap();
+        assert_eq!(work["spec"]["suspendDispatching"], json!(false), "{share}");
+        let asked = &work["spec"]["workload"]["manifests"][0]["spec"]["replicas"];
+        assert_eq!(*asked, json!(expected), "a share of {share}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_the_policy_protects_is_obeyed_where_replicas_are_kept_too() {
     let mut policy = policy();
     policy["spec"]["preserveResourcesOnDeletion"] = json!(true);
