@@ -162,7 +162,7 @@ impl Discovery {
             "" => ("/api".to_owned(), "/api"),
             group => (format!("/apis/{group}"), "/apis"),
         };
-        let body = match self.get_as(&path, PLAIN, None).await {
+        let body = match self.get(&path, PLAIN, None).await {
             Ok(answer) => answer.unwrap_or_default().0,
             Err(error) if error.is_not_found() => return Ok(None),
             Err(error) => return Err(error),
@@ -199,7 +199,7 @@ impl Discovery {
     }
 
     async fn ask_root(&self, root: &str, remembered: &mut Remembered) -> Result<(), Error> {
-        let Some((body, tag)) = self.get(root, remembered.tag.as_ref()).await? else {
+        let Some((body, tag)) = self.get(root, ACCEPT, remembered.tag.as_ref()).await? else {
             return Ok(());
         };
         let garbled = |source| Error::Garbled {
@@ -238,20 +238,12 @@ impl Discovery {
 
     async fn group_version(&self, root: &str, name: &str) -> Result<Vec<catalog::Served>, Error> {
         let path = format!("{root}/{name}");
-        let (body, _) = self.get(&path, None).await?.unwrap_or_default();
+        let (body, _) = self.get(&path, ACCEPT, None).await?.unwrap_or_default();
         wire::resources(&body).map_err(|source| Error::Garbled { path, source })
     }
 
     /// Returns the body and its tag; `None` when the tag still matches.
     async fn get(
-        &self,
-        path: &str,
-        tag: Option<&header::HeaderValue>,
-    ) -> Result<Option<(String, Option<header::HeaderValue>)>, Error> {
-        self.get_as(path, ACCEPT, tag).await
-    }
-
-    async fn get_as(
         &self,
         path: &str,
         accept: &str,
