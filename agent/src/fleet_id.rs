@@ -99,14 +99,10 @@ pub fn check(mark: Option<&str>, fleet: &FleetId) -> Result<(), Foreign> {
     }
 }
 
-/// Publishes the id of the fleet to all receivers.
-#[derive(Clone)]
-pub struct Publisher(watch::Sender<Option<Arc<FleetId>>>);
-
 /// Makes a publisher of the id of the fleet, and a receiver.
-pub fn channel() -> (Publisher, Known) {
+pub fn channel() -> (watch::Sender<Option<Arc<FleetId>>>, Known) {
     let (publish, known) = watch::channel(None);
-    (Publisher(publish), Known(known))
+    (publish, Known(known))
 }
 
 /// Reads the id of the fleet for one member.
@@ -120,7 +116,7 @@ pub struct Finder {
     /// Publishes events about the Cluster.
     pub events: Events,
     /// Publishes the id.
-    pub publish: Publisher,
+    pub publish: watch::Sender<Option<Arc<FleetId>>>,
 }
 
 impl Finder {
@@ -135,12 +131,12 @@ impl Finder {
                     tracing::warn!(error, "could not read the id of the fleet");
                 }
                 failures = if read.is_ok() { 0 } else { failures + 1 };
-                let known = self.publish.0.borrow().clone();
+                let known = self.publish.borrow().clone();
                 if let Some(found) = next(known.as_deref(), read, begun.elapsed()) {
-                    self.publish.0.send_replace(Some(Arc::new(found.clone())));
+                    self.publish.send_replace(Some(Arc::new(found.clone())));
                     self.report(known.as_deref(), &found).await;
                 }
-                let known = self.publish.0.borrow().clone();
+                let known = self.publish.borrow().clone();
                 let pause = match known.as_deref() {
                     _ if failures > 0 => backoff(failures).min(CHECK_SOON),
                     Some(FleetId::Known { .. }) => CHECK_AGAIN,

@@ -9,6 +9,7 @@ use muster_shared::api::cluster::Cluster;
 use muster_shared::client::{Gateway, Limits, Profile};
 use muster_shared::clock::{self, Clock};
 use muster_shared::events::Events;
+use muster_shared::fleet_id::FleetId;
 use muster_shared::interner::Interner;
 use muster_shared::k8s::{Api, Client};
 use muster_shared::lease::Leadership;
@@ -112,7 +113,7 @@ pub(super) struct Context {
     pub(super) refused: mpsc::Sender<join::Error>,
     /// The id of the fleet.
     pub(super) fleet_id: fleet_id::Known,
-    pub(super) found_fleet_id: fleet_id::Publisher,
+    pub(super) found_fleet_id: watch::Sender<Option<Arc<FleetId>>>,
     /// Time at which the thread of the leases last showed that it runs.
     pub(super) pulse: watch::Sender<Instant>,
     /// Notified when an API answers again.
