@@ -17,6 +17,7 @@ use muster_shared::client::Head;
 use muster_shared::k8s::Client;
 
 use super::line;
+use super::subject::word;
 
 /// Name under which kubectl searches for the program.
 const NAME: &str = "kubectl_complete-muster";
@@ -205,14 +206,8 @@ pub(super) async fn candidates(
             let api: Api<ResourceBinding> = Api::namespaced(client, &namespace);
             let found = api.list(&ListParams::default()).await;
             let found = found.map(|it| it.items).unwrap_or_default();
-            let names = found.iter().map(|it| {
-                let resource = &it.spec.resource;
-                (
-                    format!("{}/{}", resource.kind.to_lowercase(), resource.name),
-                    String::new(),
-                )
-            });
-            names.collect()
+            let names = found.iter().map(|it| word(&it.spec.resource));
+            names.map(|it| (it, String::new())).collect()
         }
         (_, None) => Vec::new(),
     };

@@ -256,7 +256,9 @@ fn named(words: &[String], all: Vec<Arc<AnyBinding>>) -> anyhow::Result<Vec<Arc<
         };
         if !all.iter().any(|it| subject.is(it)) {
             let known: Vec<String> = if name.contains('/') || kind.is_some() {
-                all.iter().map(|it| subject::word(it)).collect()
+                all.iter()
+                    .map(|it| subject::word(&it.spec.resource))
+                    .collect()
             } else {
                 let names = all.iter().map(|it| it.spec.resource.name.clone());
                 names.collect::<BTreeSet<_>>().into_iter().collect()

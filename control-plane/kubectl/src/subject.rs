@@ -107,16 +107,15 @@ pub(super) fn is_kind_of<'a>(
     bindings.any(|it| is_kind(&it.spec.resource, word))
 }
 
-/// Names the template of a binding as a command line does: `deployment/web`.
-pub(super) fn word(binding: &AnyBinding) -> String {
-    let resource = &binding.spec.resource;
+/// Names a template as a command line does: `deployment/web`.
+pub(super) fn word(resource: &ObjectReference) -> String {
     format!("{}/{}", resource.kind.to_lowercase(), resource.name)
 }
 
 /// Returns what is said of a name without a kind.
 fn without_kind(name: &str, namespace: &str, bindings: &[AnyBinding]) -> String {
     let called = bindings.iter().filter(|it| it.spec.resource.name == *name);
-    let called: Vec<String> = called.map(word).collect();
+    let called: Vec<String> = called.map(|it| word(&it.spec.resource)).collect();
     if called.is_empty() {
         let all = bindings.iter().map(|it| it.spec.resource.name.clone());
         let all: BTreeSet<String> = all.collect();
