@@ -124,7 +124,7 @@ pub(super) fn record(pause: &Pause, order: Attribution) -> ConfigMap {
 }
 
 /// Writes the record, in place of one that is there.
-async fn write(client: &Client, record: &ConfigMap) -> anyhow::Result<()> {
+pub(super) async fn write(client: &Client, record: &ConfigMap) -> anyhow::Result<()> {
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);
     match api.create(&PostParams::default(), record).await {
         Ok(_) => return Ok(()),

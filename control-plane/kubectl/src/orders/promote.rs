@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use anyhow::{bail, ensure};
 use clap::Args;
-use kube::api::{ListParams, Patch, PostParams};
-use kube::{Config, ResourceExt};
+use kube::Config;
+use kube::api::{ListParams, Patch};
 use muster_control_plane::fleet::attribution::{Attribution, order};
 use muster_control_plane::fleet::pause::{NAME, Pause};
 use muster_shared::api::cluster::Cluster;
@@ -19,7 +19,7 @@ use muster_shared::settings::Duration;
 use muster_shared::write::patch_params;
 use serde_json::json;
 
-use super::pause::record;
+use super::pause::{record, write};
 use super::server_time;
 use crate::author::Why;
 use crate::output::warn;
@@ -159,23 +159,13 @@ pub(super) async fn carry_out(
 /// Pauses the fleet unless it is paused for at least as long; returns whether it was not. One that
 /// ends earlier, such as one in the snapshot, gives no cluster its full grace.
 async fn hold(client: &Client, pause: &Pause, order: Attribution) -> anyhow::Result<bool> {
-    let mut record = record(pause, order);
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);
     let found = call("read the record of a pause", client::get_opt(&api, NAME)).await?;
-    if let Some(found) = found {
-        if lasts(&Pause::of_fleet(&found), pause) {
-            return Ok(false);
-        }
-        record.metadata.resource_version = found.resource_version();
-        let params = PostParams::default();
-        call("pause movement", api.replace(NAME, &params, &record)).await?;
-        return Ok(true);
+    if found.is_some_and(|it| lasts(&Pause::of_fleet(&it), pause)) {
+        return Ok(false);
     }
-    match api.create(&PostParams::default(), &record).await {
-        Ok(_) => Ok(true),
-        Err(error) if client::is_conflict(&error) => Ok(false),
-        Err(error) => bail!("pause movement: {}", client::brief(&error)),
-    }
+    write(client, &record(pause, order)).await?;
+    Ok(true)
 }
 
 /// Returns whether a pause holds for at least as long as a new one would. One that has ended by
