@@ -286,7 +286,7 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
     count_copies(&mut report.ordered, bindings, old.as_ref());
     report.service = service(snapshot, &ready, old.as_ref());
     report.old_copies = old.map(|old| in_clusters(&old, bindings, clusters, &silent));
-    estimate(&mut report, snapshot, &pauses);
+    estimate(&mut report, snapshot);
     report.waiting.sort_by(|a, b| a.rank().cmp(&b.rank()));
     report.next = next(&mut report, &pauses);
     report.flows = flows(&report.moving);

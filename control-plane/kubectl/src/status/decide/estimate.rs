@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use muster_control_plane::fleet::budget::rate::Band;
-use muster_control_plane::fleet::pause::Pause;
 use muster_control_plane::movement::eviction::drain;
 use muster_control_plane::movement::eviction::fleet_view::evicts;
 use muster_control_plane::movement::eviction::judge::Switches;
@@ -36,7 +35,7 @@ impl Report {
 }
 
 /// Notes for each workload that waits how long it does at the most.
-pub(super) fn estimate(report: &mut Report, snapshot: &Snapshot, pauses: &[Pause]) {
+pub(super) fn estimate(report: &mut Report, snapshot: &Snapshot) {
     holds(report, snapshot);
     // Nothing leaves while nobody leads, too many clusters have failed, or movement is paused,
     // whatever runs out.
@@ -58,14 +57,11 @@ pub(super) fn estimate(report: &mut Report, snapshot: &Snapshot, pauses: &[Pause
         let cluster = cluster_of(&waiting.message).unwrap_or_default();
         *in_line.entry(cluster.to_owned()).or_default() += 1;
     }
-    let is_paused = |cluster: &str| {
-        let mut cluster_of = pauses.iter().map(|it| it.cluster.as_deref());
-        cluster_of.any(|it| it.is_none_or(|it| it == cluster))
-    };
     let pace = report.pace.per_second;
-    for waiting in &mut report.waiting {
+    let mut all = std::mem::take(&mut report.waiting);
+    for waiting in &mut all {
         let cluster = cluster_of(&waiting.message);
-        if cluster.is_some_and(is_paused) {
+        if report.held_by(cluster).is_some() {
             continue;
         }
         waiting.at_most_seconds = match waiting.reason.as_str() {
@@ -77,6 +73,7 @@ pub(super) fn estimate(report: &mut Report, snapshot: &Snapshot, pauses: &[Pause
             _ => None,
         };
     }
+    report.waiting = all;
     for application in &mut report.applications {
         let until = tolerated_until(&application.message);
         application.at_most_seconds = until.map(|it| seconds_until(it, snapshot.now));
