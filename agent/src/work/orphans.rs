@@ -12,13 +12,13 @@ use muster_shared::fleet_id::{FleetId, Owner};
 use muster_shared::k8s::{
     Api, ApiResource, Client, DynamicObject, GroupVersionKind, ListParams, ObjectMeta, ResourceExt,
 };
-use muster_shared::names::{annotation, label, namespaced_key};
+use muster_shared::names::{label, namespaced_key};
 use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::ownership::has_copied_marks;
+use super::ownership::{self, Origin};
 use super::store::Store;
 use crate::discovery::Discovery;
 use crate::discovery::catalog::Catalog;
@@ -101,24 +101,14 @@ fn is_orphan(
     fleet: &FleetId,
     has_work: impl Fn(&str) -> bool,
 ) -> bool {
-    let text = |key| metadata.annotations.as_ref()?.get(key).map(String::as_str);
-    let is_managed = metadata
-        .labels
-        .as_ref()
-        .and_then(|it| it.get(label::MANAGED));
-    let is_ours = matches!(
-        fleet.owner(text(annotation::FLEET)),
-        Owner::Ours | Owner::Unmarked
-    );
-    let Some(work) = text(annotation::WORK_NAME) else {
-        return false;
-    };
-    is_managed.is_some_and(|it| it == "true")
+    let object = json!({ "metadata": metadata });
+    let owner = fleet.owner(ownership::fleet(&object));
+    let is_without_work =
+        |work: Origin<'_>| Some(work.namespace) == namespace && !has_work(work.name);
+    ownership::work_of(&object).is_some_and(is_without_work)
         && metadata.deletion_timestamp.is_none()
-        && is_ours
-        && text(annotation::WORK_NAMESPACE) == namespace
-        && !has_work(work)
-        && !has_copied_marks(kind, &json!({ "metadata": metadata }))
+        && matches!(owner, Owner::Ours | Owner::Unmarked)
+        && !ownership::has_copied_marks(kind, &object)
 }
 
 /// Returns the resource of each kind of a catalog that can be listed, in one of its versions.
@@ -241,7 +231,7 @@ mod tests {
 
     #[test]
     fn an_object_of_this_fleet_whose_work_is_not_there_is_an_orphan() {
-        use annotation::{FLEET, WORK_NAME, WORK_NAMESPACE};
+        use muster_shared::names::annotation::{FLEET, WORK_NAME, WORK_NAMESPACE};
 
         let fleet = FleetId::Known {
             id: "f".to_owned(),
