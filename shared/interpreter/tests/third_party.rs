@@ -9,9 +9,9 @@
 
 mod typed;
 
-use std::sync::Arc;
-
-use muster_interpreter::lua::{Engine, Error, Limits, thirdparty};
+use jiff::Timestamp;
+use muster_interpreter::lua::{Engine, Error, thirdparty};
+use muster_shared::clock::set_calendar_of_thread;
 use muster_vectors::{Case, Deviation, replay_elsewhere, same};
 use serde_json::{Map, Value, json};
 
@@ -143,7 +143,8 @@ fn has_ended(item: &Value) -> bool {
 #[test]
 fn the_built_in_rules_answer_as_the_customizations_of_karmada() {
     // Second 0 of the year 2000 is the present of the recording.
-    let engine = Engine::with_clock(Limits::default(), Arc::new(|| 946_684_800));
+    set_calendar_of_thread(|| Timestamp::from_second(946_684_800).unwrap());
+    let engine = Engine::default();
     let tally = replay_elsewhere(SUITE, DEVIATIONS, named, |case| {
         let found = answer(&engine, &case.input)
             .unwrap_or_else(|_| json!({ "error": true, "kind": "Error" }));

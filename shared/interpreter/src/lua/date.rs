@@ -1,11 +1,8 @@
 //! `os.time` and `os.date`, the two functions of `os` that a script has. All times are UTC.
 
-use std::sync::Arc;
-
 use jiff::{Timestamp, Zoned, civil, tz::TimeZone};
 use mlua::{Error as LuaError, Lua, Table, Value};
-
-use crate::lua::Clock;
+use muster_shared::clock::calendar;
 
 /// Longest format of a date.
 const MAX_FORMAT: usize = 1_000;
@@ -13,8 +10,8 @@ const MAX_FORMAT: usize = 1_000;
 const SPECIFIERS: &str = "aAbBdFHIjmMpPSwyYzZ";
 
 /// Adds `time` and `date` to the natives of the prelude.
-pub(super) fn install(lua: &Lua, natives: &Table, clock: Clock) -> mlua::Result<()> {
-    let now = Arc::clone(&clock);
+pub(super) fn install(lua: &Lua, natives: &Table) -> mlua::Result<()> {
+    let now = || calendar().as_second();
     let time = lua.create_function(move |_, table: Option<Table>| match table {
         None => Ok(now()),
         Some(table) => seconds(&table),
@@ -22,7 +19,7 @@ pub(super) fn install(lua: &Lua, natives: &Table, clock: Clock) -> mlua::Result<
     natives.raw_set("time", time)?;
     let date = lua.create_function(move |lua, (format, time): (Option<String>, Option<f64>)| {
         #[expect(clippy::cast_possible_truncation, reason = "a second is a second")]
-        let time = time.map_or_else(&*clock, |time| time as i64);
+        let time = time.map_or_else(now, |time| time as i64);
         let time = Timestamp::from_second(time)
             .map_err(|_| LuaError::RuntimeError(format!("{time} is no time")))?
             .to_zoned(TimeZone::UTC);

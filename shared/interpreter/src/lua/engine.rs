@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use mlua::Value as LuaValue;
-use muster_shared::clock::calendar;
 use parking_lot::{Condvar, Mutex};
 use serde_json::{Map, Value};
 
 use crate::lua::{
-    Clock, answer,
+    answer,
     convert::Fault,
     customization::Rules,
     error::Error,
@@ -38,7 +37,6 @@ const MAX_SUSPECTS: usize = 2;
 #[derive(Debug)]
 pub struct Engine {
     limits: Limits,
-    clock: ClockOf,
     idle: Mutex<Vec<State>>,
     /// Number of calls that run, each of which may take the memory of the limits.
     running: Mutex<Count>,
@@ -54,14 +52,6 @@ struct Count {
     suspects: usize,
 }
 
-struct ClockOf(Clock);
-
-impl std::fmt::Debug for ClockOf {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Clock")
-    }
-}
-
 impl std::fmt::Debug for State {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("State")
@@ -72,16 +62,10 @@ impl std::fmt::Debug for State {
 type Returned<'a> = (&'a LuaValue, &'a LuaValue);
 
 impl Engine {
-    /// Makes an engine whose scripts see the calendar of the process.
+    /// Makes an engine whose scripts have these limits.
     pub fn new(limits: Limits) -> Self {
-        Self::with_clock(limits, Arc::new(|| calendar().as_second()))
-    }
-
-    /// Makes an engine whose scripts see another clock, for tests.
-    pub fn with_clock(limits: Limits, clock: Clock) -> Self {
         Self {
             limits,
-            clock: ClockOf(clock),
             idle: Mutex::default(),
             running: Mutex::default(),
             ended: Condvar::new(),
@@ -178,11 +162,9 @@ impl Engine {
         let idle = self.idle.lock().pop();
         let mut state = match idle {
             Some(state) => state,
-            None => State::new(self.limits, Arc::clone(&self.clock.0)).map_err(|error| {
-                Error::Setup {
-                    at: Arc::clone(script.at()),
-                    message: sandbox::message(&error),
-                }
+            None => State::new(self.limits).map_err(|error| Error::Setup {
+                at: Arc::clone(script.at()),
+                message: sandbox::message(&error),
             })?,
         };
         let result = run(&mut state);

@@ -107,13 +107,8 @@ mod state;
 mod text;
 pub mod thirdparty;
 
-use std::sync::Arc;
-
 pub use admission::{Conflict, check, conflict};
 pub use customization::{Customization, Rules};
 pub use engine::Engine;
 pub use error::{Error, Source};
 pub use limits::{Limit, Limits};
-
-/// Seconds since 1970, for `os.time` and `os.date` of scripts.
-pub type Clock = Arc<dyn Fn() -> i64 + Send + Sync>;

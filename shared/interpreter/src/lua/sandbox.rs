@@ -11,7 +11,7 @@ use super::{
     convert::{self, Marks, Reader},
     date, text,
 };
-use crate::lua::{Clock, kube, limits::Budget, thirdparty};
+use crate::lua::{kube, limits::Budget, thirdparty};
 
 /// Message of Lua when memory runs out.
 pub(super) const NO_MEMORY: &str = "not enough memory";
@@ -37,12 +37,11 @@ pub(super) fn build(
     lua: &Lua,
     marks: &Marks,
     budget: &Arc<Budget>,
-    clock: Clock,
     missing: &Arc<AtomicBool>,
 ) -> mlua::Result<Sandbox> {
     let natives = lua.create_table()?;
     text::install(lua, &natives, budget)?;
-    date::install(lua, &natives, clock)?;
+    date::install(lua, &natives)?;
     limits(lua, &natives, budget)?;
     failures(lua, &natives, marks, budget, missing)?;
     let prelude = lua

@@ -19,7 +19,6 @@ use super::{
     sandbox::{self, Sandbox, is_memory, line_and_message},
 };
 use crate::lua::{
-    Clock,
     error::Error,
     limits::{Budget, Limit, Limits},
     script::Script,
@@ -56,14 +55,14 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub(crate) fn new(limits: Limits, clock: Clock) -> mlua::Result<Self> {
+    pub(crate) fn new(limits: Limits) -> mlua::Result<Self> {
         let libraries = StdLib::STRING | StdLib::TABLE | StdLib::MATH;
         let options = LuaOptions::new().catch_rust_panics(false);
         let lua = Lua::new_with(libraries, options)?;
         let budget = Arc::new(Budget::new(limits));
         let missing = Arc::new(AtomicBool::new(false));
         let marks = Marks::new(&lua)?;
-        let sandbox = sandbox::build(&lua, &marks, &budget, clock, &missing)?;
+        let sandbox = sandbox::build(&lua, &marks, &budget, &missing)?;
         lua.set_memory_limit(limits.memory)?;
         let shared = Arc::clone(&budget);
         let triggers = HookTriggers::new().every_nth_instruction(INSTRUCTIONS);

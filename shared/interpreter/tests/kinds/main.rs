@@ -14,16 +14,17 @@ mod services;
 #[path = "../typed/mod.rs"]
 mod typed;
 
-use std::sync::Arc;
-
-use muster_interpreter::lua::{Engine, Error, Limits, thirdparty};
+use jiff::Timestamp;
+use muster_interpreter::lua::{Engine, Error, thirdparty};
+use muster_shared::clock::set_calendar_of_thread;
 use serde_json::{Value, json};
 
 use crate::typed::Typed;
 
 /// Makes the engine of all scripts here, whose present is 1970-01-01T00:00:00Z.
 fn engine() -> Engine {
-    Engine::with_clock(Limits::default(), Arc::new(|| 0))
+    set_calendar_of_thread(|| Timestamp::UNIX_EPOCH);
+    Engine::default()
 }
 
 const NOW: &str = "1970-01-01T00:00:00Z";
