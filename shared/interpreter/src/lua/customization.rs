@@ -67,11 +67,7 @@ impl Customization {
 
     pub(crate) fn script(&self, operation: Operation, text: &str, is_built_in: bool) -> Script {
         let at = Source {
-            customization: if is_built_in {
-                String::new()
-            } else {
-                self.name.clone()
-            },
+            customization: self.name.clone(),
             api_version: self.api_version.clone(),
             kind: self.kind.clone(),
             operation,
