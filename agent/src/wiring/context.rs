@@ -72,19 +72,19 @@ impl Base {
         member.cluster_url == fleet.cluster_url && member.tls_server_name == fleet.tls_server_name
     }
 
-    /// Returns a client of the fleet API within the operator's limits.
-    pub(super) fn fleet_client(&self, profile: Profile) -> anyhow::Result<Client> {
+    /// Returns a client of the fleet API for single requests, within the operator's limits.
+    pub(super) fn fleet_client(&self) -> anyhow::Result<Client> {
         let (qps, burst) = (self.settings.kube_api_qps, self.settings.kube_api_burst);
-        Ok(self.fleet.client(profile, Limits { qps, burst })?)
+        Ok(self.fleet.client(Profile::Write, Limits { qps, burst })?)
     }
 
-    /// Returns a client of the member's API within the operator's limits.
-    pub(super) fn member_client(&self, profile: Profile) -> anyhow::Result<Client> {
+    /// Returns a client of the member's API for single requests, within the operator's limits.
+    pub(super) fn member_client(&self) -> anyhow::Result<Client> {
         let (qps, burst) = (
             self.settings.cluster_api_qps,
             self.settings.cluster_api_burst,
         );
-        Ok(self.member.client(profile, Limits { qps, burst })?)
+        Ok(self.member.client(Profile::Write, Limits { qps, burst })?)
     }
 }
 
@@ -162,10 +162,7 @@ impl Context {
         let clock = Arc::new(Clock::of_server(Arc::clone(base.fleet.server_clock())));
         let (found_fleet_id, fleet_id) = fleet_id::channel();
         let is_hosted = feeds.is_none();
-        let (works, discovery) = (
-            works(&base)?,
-            Discovery::new(base.member_client(Profile::Write)?),
-        );
+        let (works, discovery) = (works(&base)?, Discovery::new(base.member_client()?));
         let (applies, reports) = (base.runs("execution"), base.runs("workStatus"));
         // The watches list the kinds of the Works, and the applier uses the lists.
         let lists_come = applies && reports;
@@ -230,7 +227,7 @@ impl Context {
 
 fn works_api(base: &Base) -> anyhow::Result<Api<CachedWork>> {
     let namespace = names::execution_namespace(&base.settings.cluster_name);
-    let client = base.fleet_client(Profile::Write)?;
+    let client = base.fleet_client()?;
     Ok(Api::namespaced(client, &namespace))
 }
 

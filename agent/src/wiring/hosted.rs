@@ -60,7 +60,7 @@ impl Hosted {
             retire: tasks.retire().clone(),
             bootstrap: None,
         };
-        let client = base.fleet_client(Profile::Write)?;
+        let client = base.fleet_client()?;
         let (events, delivery) = Events::new(client, COMPONENT, base.shutdown.clone());
         tasks.spawn("events", delivery);
         let (refused, _refusal) = mpsc::channel(1);

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use metrics_exporter_prometheus::PrometheusHandle;
-use muster_shared::client::{Gateway, Profile, Source};
+use muster_shared::client::{Gateway, Source};
 use muster_shared::events::Events;
 use muster_shared::lease::Leadership;
 use muster_shared::serve::{self, Health};
@@ -132,7 +132,7 @@ impl Agent {
         let Self { base, mut tasks } = self;
         let following = Arc::clone(&base.fleet).follow(base.shutdown.clone());
         tasks.spawn("fleet credentials", following);
-        let client = base.fleet_client(Profile::Write)?;
+        let client = base.fleet_client()?;
         let (events, delivery) = Events::new(client, COMPONENT, base.shutdown.clone());
         tasks.spawn("events", delivery);
         let reporting = serve::report_election(

@@ -47,7 +47,7 @@ pub(super) fn fleet_id(context: &Context) -> Made {
     let finder = Finder {
         cluster: context.base.settings.cluster_name.clone(),
         clusters: context.clusters.clone(),
-        fleet: context.base.fleet_client(Profile::Write)?,
+        fleet: context.base.fleet_client()?,
         events: context.events.clone(),
         publish: context.found_fleet_id.clone(),
     };

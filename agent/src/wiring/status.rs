@@ -32,7 +32,7 @@ pub(super) fn probe(context: &Context) -> Made {
 pub(super) fn collector(context: &Context) -> Made {
     let base = &context.base;
     Ok(Box::pin(collector::collect(
-        base.member_client(Profile::Write)?,
+        base.member_client()?,
         context.discovery.clone(),
         *base.settings.cluster_status_update_frequency,
         context.collected.clone(),
@@ -104,7 +104,7 @@ pub(super) fn status_report(context: &Context) -> Made {
         leadership: context.base.leadership.clone(),
         left,
         clusters: context.clusters.clone(),
-        api: Api::all(context.base.fleet_client(Profile::Write)?),
+        api: Api::all(context.base.fleet_client()?),
         health: context.probed.subscribe(),
         collected: context.collected.subscribe(),
         census: counts.then(|| context.census.clone()),

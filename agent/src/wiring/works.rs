@@ -66,7 +66,7 @@ pub(super) fn applier(context: &Context) -> Made {
     let base = &context.base;
     let (join_state, leadership) = (context.join_state.subscribe(), base.leadership.clone());
     let may_act = move || *join_state.borrow() >= JoinState::Member && leadership.is_current();
-    let client = base.member_client(Profile::Write)?;
+    let client = base.member_client()?;
     let applier = Applier {
         store: Arc::clone(&context.store),
         api: context.works_api()?,
@@ -148,7 +148,7 @@ pub(super) fn fencing(context: &Context) -> Made {
 pub(super) fn orphans(context: &Context) -> Made {
     let search = Search {
         store: Arc::clone(&context.store),
-        member: context.base.member_client(Profile::Write)?,
+        member: context.base.member_client()?,
         discovery: context.discovery.clone(),
         fleet: context.fleet_id.clone(),
         obeyed: context.obeyed.subscribe(),
