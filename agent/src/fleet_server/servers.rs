@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::Stream;
 use futures::stream::FuturesOrdered;
-use muster_shared::client::{Gateway, Head, Profile, Route};
+use muster_shared::client::{Gateway, Head, Route};
 use muster_shared::k8s::{Api, Client, Lease, Namespace};
 use muster_shared::names::CLUSTER_NAMESPACE;
 use muster_shared::names::annotation::SEEN_EPOCH;
@@ -110,7 +110,7 @@ async fn ask(
 
 fn client(fleet: &Gateway, candidate: &Candidate) -> Result<Client, String> {
     let route = route(candidate)?;
-    let client = fleet.client_of(route.as_ref(), Profile::Probe);
+    let client = fleet.client_of(route.as_ref());
     client.map_err(|error| error.to_string())
 }
 

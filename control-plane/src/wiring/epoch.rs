@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use kube::ResourceExt;
 use kube::api::Api;
-use muster_shared::client::{Profile, Route};
+use muster_shared::client::Route;
 use muster_shared::fleet_epoch;
 use muster_shared::fleet_id::FleetId;
 use muster_shared::fleet_servers::FleetServer;
@@ -233,7 +233,7 @@ impl Watch {
                 .map_err(|error| format!("it is no URL: {error}"))?,
             authorities: server.authorities()?,
         };
-        let client = self.fleet.gateway.client_of(Some(&route), Profile::Probe);
+        let client = self.fleet.gateway.client_of(Some(&route));
         let api: Api<Namespace> = Api::all(client.map_err(|error| error.to_string())?);
         let found = api.get_metadata(CLUSTER_NAMESPACE).await;
         let found = found.map_err(|error| muster_shared::client::brief(&error))?;

@@ -108,12 +108,13 @@ impl Gateway {
     }
 
     /// Returns a client of another server, or without a route of that of the configuration. The
-    /// gate does not hold its requests, and it does not follow the credentials: for a few requests.
+    /// gate does not hold its requests, and it does not follow the credentials: for a few questions
+    /// about that server.
     ///
     /// # Errors
     /// When the credentials or the authorities cannot be used.
-    pub fn client_of(&self, route: Option<&Route>, profile: Profile) -> Result<Client, Error> {
-        let mut config = self.config();
+    pub fn client_of(&self, route: Option<&Route>) -> Result<Client, Error> {
+        let (mut config, profile) = (self.config(), Profile::Probe);
         self.routing.lock().apply(&mut config, route);
         match self.network() {
             Some(network) => Ok(over(&Arc::clone(network), &config, profile)),
