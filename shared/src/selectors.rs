@@ -46,8 +46,6 @@ use crate::api::{
 };
 use crate::names::is_subdomain;
 
-type Labels = BTreeMap<String, String>;
-
 /// Maximum number of requirements in the selectors of one affinity. Each is compared with every
 /// cluster. An affinity with more matches nothing; admission rejects it.
 pub const MOST_REQUIREMENTS: usize = 500;
@@ -56,52 +54,67 @@ pub const MOST_REQUIREMENTS: usize = 500;
 /// computed once.
 #[derive(Clone, Debug)]
 pub struct Affinity<'a> {
-    /// Sorted; empty means any.
-    names: Vec<Cow<'a, str>>,
-    /// Sorted.
-    exclude: Vec<Cow<'a, str>>,
-    selectors: Selectors<'a>,
+    /// The affinity, with sorted lists.
+    stated: Cow<'a, ClusterAffinity>,
+    /// Whether Kubernetes would accept its selectors, and there are not too many.
+    is_sound: bool,
 }
 
 impl<'a> Affinity<'a> {
     /// Prepares an affinity.
     pub fn new(stated: &'a ClusterAffinity) -> Self {
-        Self {
-            names: sorted(&stated.cluster_names),
-            exclude: sorted(&stated.exclude),
-            selectors: Selectors::of(stated),
+        let is_sound = is_sound(stated);
+        let mut stated = Cow::Borrowed(stated);
+        if is_sound && !is_sorted(&stated) {
+            sort(stated.to_mut());
         }
+        Self { stated, is_sound }
     }
 
     /// Returns the same affinity, independent of what it was prepared from.
     pub fn into_owned(self) -> Affinity<'static> {
         Affinity {
-            names: owned(self.names),
-            exclude: owned(self.exclude),
-            selectors: Selectors {
-                labels: self
-                    .selectors
-                    .labels
-                    .into_iter()
-                    .map(Requirement::into_owned)
-                    .collect(),
-                fields: self
-                    .selectors
-                    .fields
-                    .into_iter()
-                    .map(Requirement::into_owned)
-                    .collect(),
-                sound: self.selectors.sound,
-            },
+            stated: Cow::Owned(self.stated.into_owned()),
+            is_sound: self.is_sound,
         }
     }
 
     /// Returns whether the affinity matches a cluster. Every field that is set must match.
     pub fn matches(&self, cluster: &Cluster) -> bool {
-        let name = cluster.metadata.name.as_deref().unwrap_or_default();
-        (self.names.is_empty() || contains(&self.names, name))
-            && !contains(&self.exclude, name)
-            && self.selectors.hold(cluster)
+        let has = |list: &[String], text: &str| {
+            let place = list.binary_search_by(|each| each.as_str().cmp(text));
+            place.is_ok()
+        };
+        self.is_sound && holds(&self.stated, cluster, has)
+    }
+}
+
+/// Returns whether all lists of an affinity are sorted.
+fn is_sorted(affinity: &ClusterAffinity) -> bool {
+    let labels = affinity.label_selector.iter();
+    let labels = labels.flat_map(|it| it.match_expressions.iter().flatten());
+    let fields = affinity.field_selector.iter();
+    let fields = fields.flat_map(|it| &it.match_expressions);
+    let values = labels
+        .map(|it| &it.values)
+        .chain(fields.map(|it| &it.values));
+    let names = [&affinity.cluster_names, &affinity.exclude];
+    let mut lists = names.into_iter().chain(values.flatten());
+    lists.all(|list| list.is_sorted())
+}
+
+/// Sorts all lists of an affinity.
+fn sort(affinity: &mut ClusterAffinity) {
+    let labels = affinity.label_selector.iter_mut();
+    let labels = labels.flat_map(|it| it.match_expressions.iter_mut().flatten());
+    let fields = affinity.field_selector.iter_mut();
+    let fields = fields.flat_map(|it| &mut it.match_expressions);
+    let values = labels
+        .map(|it| &mut it.values)
+        .chain(fields.map(|it| &mut it.values));
+    let names = [&mut affinity.cluster_names, &mut affinity.exclude];
+    for list in names.into_iter().chain(values.flatten()) {
+        list.sort_unstable();
     }
 }
 
@@ -118,192 +131,99 @@ pub fn requirements(affinity: &ClusterAffinity) -> usize {
 
 /// Returns whether an affinity matches a cluster. Every field that is set must match.
 pub fn matches_affinity(affinity: &ClusterAffinity, cluster: &Cluster) -> bool {
+    is_sound(affinity) && holds(affinity, cluster, has)
+}
+
+/// Returns whether a list, in any order, has a text.
+fn has(list: &[String], text: &str) -> bool {
+    list.iter().any(|each| each == text)
+}
+
+/// Returns whether an affinity with sound selectors matches a cluster. `has` says whether a list
+/// has a text.
+fn holds(
+    affinity: &ClusterAffinity,
+    cluster: &Cluster,
+    has: impl Fn(&[String], &str) -> bool,
+) -> bool {
+    let name = cluster.metadata.name.as_deref().unwrap_or_default();
     let names = &affinity.cluster_names;
-    (names.is_empty() || is_listed(names, cluster))
-        && !is_listed(&affinity.exclude, cluster)
-        && Selectors::of(affinity).hold(cluster)
+    let labels = cluster.metadata.labels.as_ref();
+    let label = |key: &str| labels?.get(key).map(String::as_str);
+    let selector = affinity.label_selector.as_ref();
+    let fields = affinity.field_selector.iter();
+    let mut fields = fields.flat_map(|it| &it.match_expressions);
+    (names.is_empty() || has(names, name))
+        && !has(&affinity.exclude, name)
+        && selector.is_none_or(|it| selects(it, label, &has))
+        && fields.all(|it| holds_for_field(it, cluster, &has))
 }
 
-fn is_listed(names: &[String], cluster: &Cluster) -> bool {
-    let own = cluster.metadata.name.as_deref().unwrap_or_default();
-    names.iter().any(|name| name == own)
+/// Returns whether a sound label selector selects labels, of which `value` returns each.
+fn selects<'a>(
+    selector: &LabelSelector,
+    value: impl Fn(&str) -> Option<&'a str>,
+    has: impl Fn(&[String], &str) -> bool,
+) -> bool {
+    let mut exact = selector.match_labels.iter().flatten();
+    let mut others = selector.match_expressions.iter().flatten();
+    exact.all(|(key, wanted)| value(key) == Some(wanted.as_str()))
+        && others.all(|it| {
+            let values = it.values.as_deref().unwrap_or_default();
+            is_met(&it.operator, values, value(&it.key), &has)
+        })
 }
 
-fn sorted(texts: &[String]) -> Vec<Cow<'_, str>> {
-    let mut sorted: Vec<_> = texts.iter().map(|text| Cow::Borrowed(&**text)).collect();
-    sorted.sort_unstable();
-    sorted
-}
-
-fn contains(sorted: &[Cow<'_, str>], text: &str) -> bool {
-    sorted.binary_search_by(|each| (**each).cmp(text)).is_ok()
-}
-
-fn owned(texts: Vec<Cow<'_, str>>) -> Vec<Cow<'static, str>> {
-    let texts = texts.into_iter();
-    texts.map(|text| Cow::Owned(text.into_owned())).collect()
-}
-
-/// The selectors of an affinity.
-#[derive(Clone, Debug)]
-struct Selectors<'a> {
-    labels: Vec<Requirement<'a>>,
-    fields: Vec<Requirement<'a>>,
-    /// Whether Kubernetes would accept them, and there are not too many.
-    sound: bool,
-}
-
-impl<'a> Selectors<'a> {
-    fn of(affinity: &'a ClusterAffinity) -> Self {
-        let labels = affinity.label_selector.as_ref();
-        let fields = affinity.field_selector.as_ref();
-        let sound = requirements(affinity) <= MOST_REQUIREMENTS && is_sound(affinity);
-        if !sound {
-            return Self {
-                labels: Vec::new(),
-                fields: Vec::new(),
-                sound,
+/// Returns whether a cluster meets a requirement on its fields. It may have several zones: `In`
+/// wants one of them in the list, `NotIn` none.
+fn holds_for_field(
+    requirement: &NodeSelectorRequirement,
+    cluster: &Cluster,
+    has: impl Fn(&[String], &str) -> bool,
+) -> bool {
+    let operator = requirement.operator.as_str();
+    let values = requirement.values.as_deref().unwrap_or_default();
+    let actual = match requirement.key.as_str() {
+        "zone" => {
+            let mut zones = cluster.zones();
+            return match operator {
+                "In" => zones.any(|zone| has(values, zone)),
+                "NotIn" => !zones.any(|zone| has(values, zone)),
+                "Exists" => zones.next().is_some(),
+                "DoesNotExist" => zones.next().is_none(),
+                _ => false,
             };
         }
-        let fields = fields.map_or(&[][..], |selector| &selector.match_expressions);
-        let fields = fields.iter().map(|requirement| {
-            let values = requirement.values.as_deref().unwrap_or_default();
-            Requirement::of(&requirement.key, &requirement.operator, values)
-        });
-        Self {
-            labels: labels
-                .into_iter()
-                .flat_map(Requirement::of_labels)
-                .collect(),
-            fields: fields.collect(),
-            sound,
-        }
-    }
+        "provider" => cluster.spec.provider.as_deref(),
+        "region" => cluster.spec.region.as_deref(),
+        _ => None,
+    };
+    is_met(operator, values, actual.filter(|it| !it.is_empty()), has)
+}
 
-    fn hold(&self, cluster: &Cluster) -> bool {
-        let labels = cluster.metadata.labels.as_ref();
-        self.sound
-            && self.labels.iter().all(|it| it.holds_for_labels(labels))
-            && self.fields.iter().all(|it| it.holds_for_fields(cluster))
+/// Returns whether a value, or its absence, meets a requirement.
+fn is_met(
+    operator: &str,
+    values: &[String],
+    actual: Option<&str>,
+    has: impl Fn(&[String], &str) -> bool,
+) -> bool {
+    let number = |text: &str| text.parse::<i64>().ok();
+    let limit = || values.first().and_then(|limit| number(limit));
+    let compared = || actual.and_then(number).zip(limit());
+    match operator {
+        "In" => actual.is_some_and(|it| has(values, it)),
+        "NotIn" => !actual.is_some_and(|it| has(values, it)),
+        "Exists" => actual.is_some(),
+        "DoesNotExist" => actual.is_none(),
+        "Gt" => compared().is_some_and(|(it, limit)| it > limit),
+        "Lt" => compared().is_some_and(|(it, limit)| it < limit),
+        _ => false,
     }
 }
 
-/// One requirement of a sound selector.
-#[derive(Clone, Debug)]
-struct Requirement<'a> {
-    key: Cow<'a, str>,
-    test: Test<'a>,
-}
-
-#[derive(Clone, Debug)]
-enum Test<'a> {
-    Is(Cow<'a, str>),
-    /// One of these, sorted.
-    In(Vec<Cow<'a, str>>),
-    /// None of these, sorted.
-    NotIn(Vec<Cow<'a, str>>),
-    Exists,
-    DoesNotExist,
-    Above(i64),
-    Below(i64),
-    Never,
-}
-
-impl<'a> Requirement<'a> {
-    fn of(key: &'a str, operator: &str, values: &'a [String]) -> Self {
-        let limit = || values.first().and_then(|limit| limit.parse().ok());
-        Self {
-            key: Cow::Borrowed(key),
-            test: match operator {
-                "In" => Test::In(sorted(values)),
-                "NotIn" => Test::NotIn(sorted(values)),
-                "Exists" => Test::Exists,
-                "DoesNotExist" => Test::DoesNotExist,
-                "Gt" => limit().map_or(Test::Never, Test::Above),
-                "Lt" => limit().map_or(Test::Never, Test::Below),
-                _ => Test::Never,
-            },
-        }
-    }
-
-    fn of_labels(selector: &'a LabelSelector) -> impl Iterator<Item = Self> {
-        let exact = selector.match_labels.iter().flatten();
-        let exact = exact.map(|(key, value)| Self {
-            key: Cow::Borrowed(key),
-            test: Test::Is(Cow::Borrowed(value)),
-        });
-        let others = selector.match_expressions.iter().flatten();
-        let others = others.map(|requirement| {
-            let values = requirement.values.as_deref().unwrap_or_default();
-            Self::of(&requirement.key, &requirement.operator, values)
-        });
-        exact.chain(others)
-    }
-
-    fn into_owned(self) -> Requirement<'static> {
-        Requirement {
-            key: Cow::Owned(self.key.into_owned()),
-            test: match self.test {
-                Test::Is(value) => Test::Is(Cow::Owned(value.into_owned())),
-                Test::In(values) => Test::In(owned(values)),
-                Test::NotIn(values) => Test::NotIn(owned(values)),
-                Test::Exists => Test::Exists,
-                Test::DoesNotExist => Test::DoesNotExist,
-                Test::Above(limit) => Test::Above(limit),
-                Test::Below(limit) => Test::Below(limit),
-                Test::Never => Test::Never,
-            },
-        }
-    }
-
-    fn holds_for_labels(&self, labels: Option<&Labels>) -> bool {
-        let value = labels.and_then(|labels| labels.get(&*self.key));
-        self.holds(value.map(String::as_str))
-    }
-
-    fn holds_for_fields(&self, cluster: &Cluster) -> bool {
-        match &*self.key {
-            "zone" => self.holds_for_zones(cluster),
-            "provider" => self.holds(present(cluster.spec.provider.as_deref())),
-            "region" => self.holds(present(cluster.spec.region.as_deref())),
-            _ => self.holds(None),
-        }
-    }
-
-    /// Returns whether the zones of a cluster will do. A cluster may have several zones: `In` wants
-    /// one of them in the list, `NotIn` none.
-    fn holds_for_zones(&self, cluster: &Cluster) -> bool {
-        let mut zones = cluster.zones();
-        match &self.test {
-            Test::Is(value) => zones.any(|zone| zone == value),
-            Test::In(values) => zones.any(|zone| contains(values, zone)),
-            Test::NotIn(values) => !zones.any(|zone| contains(values, zone)),
-            Test::Exists => zones.next().is_some(),
-            Test::DoesNotExist => zones.next().is_none(),
-            Test::Above(_) | Test::Below(_) | Test::Never => false,
-        }
-    }
-
-    /// Returns whether a value, or its absence, will do.
-    fn holds(&self, actual: Option<&str>) -> bool {
-        let number = || actual.and_then(|text| text.parse::<i64>().ok());
-        match &self.test {
-            Test::Is(value) => actual == Some(value),
-            Test::In(values) => actual.is_some_and(|text| contains(values, text)),
-            Test::NotIn(values) => !actual.is_some_and(|text| contains(values, text)),
-            Test::Exists => actual.is_some(),
-            Test::DoesNotExist => actual.is_none(),
-            Test::Above(limit) => number().is_some_and(|it| it > *limit),
-            Test::Below(limit) => number().is_some_and(|it| it < *limit),
-            Test::Never => false,
-        }
-    }
-}
-
-fn present(text: Option<&str>) -> Option<&str> {
-    text.filter(|text| !text.is_empty())
-}
-
+/// Returns whether Kubernetes would accept the selectors of an affinity, and there are not too
+/// many requirements in them.
 fn is_sound(affinity: &ClusterAffinity) -> bool {
     let fields = |selector: &FieldSelector| {
         let requirements = selector.match_expressions.iter();
@@ -320,10 +240,11 @@ fn is_sound(affinity: &ClusterAffinity) -> bool {
                 },
             )
     };
-    affinity
-        .label_selector
-        .as_ref()
-        .is_none_or(is_sound_selector)
+    requirements(affinity) <= MOST_REQUIREMENTS
+        && affinity
+            .label_selector
+            .as_ref()
+            .is_none_or(is_sound_selector)
         && affinity.field_selector.as_ref().is_none_or(fields)
 }
 
@@ -334,8 +255,7 @@ pub fn matches_labels<'a>(
     value: impl Fn(&str) -> Option<&'a str>,
 ) -> bool {
     // Most selectors do not match most objects, which costs less to find out.
-    Requirement::of_labels(selector).all(|it| it.holds(value(&it.key)))
-        && is_sound_selector(selector)
+    selects(selector, value, has) && is_sound_selector(selector)
 }
 
 /// Returns whether Kubernetes would accept a label selector. A selector that it rejects matches
