@@ -29,7 +29,7 @@ pub struct CachedWork {
     /// Namespace, name, uid, version and time of deletion. All of it is in the text.
     pub metadata: ObjectMeta,
     content: Content,
-    /// Fingerprint of everything that is applied, apart from the metadata above.
+    /// Fingerprint of the uid and of everything that is applied, apart from the metadata above.
     wish: u64,
     /// Fingerprint of the reported statuses of its objects; `None` if the text does not have all of
     /// them.
@@ -102,9 +102,9 @@ impl CachedWork {
         matches!(self.content, Content::Elsewhere(bytes) if bytes > texts::LONGEST)
     }
 
-    /// Returns uid and wish: two Works that have the same want the same objects.
-    pub fn wishes(&self) -> (Option<&str>, u64) {
-        (self.metadata.uid.as_deref(), self.wish)
+    /// Returns a number that is the same for two states of one Work that want the same objects.
+    pub fn wish(&self) -> u64 {
+        self.wish
     }
 
     fn is_readable(&self) -> bool {
@@ -139,8 +139,7 @@ impl CachedWork {
     /// Returns whether a change of a Work has to be applied. Changes of its status do not.
     pub fn concerns_us(old: Option<&Self>, new: &Self) -> bool {
         old.is_none_or(|old| {
-            old.metadata.uid != new.metadata.uid
-                || old.metadata.deletion_timestamp != new.metadata.deletion_timestamp
+            old.metadata.deletion_timestamp != new.metadata.deletion_timestamp
                 || old.wish != new.wish
         })
     }
@@ -199,8 +198,8 @@ impl CachedWork {
     }
 }
 
-/// Returns a number that differs if the content to apply differs. The pattern names all fields, so
-/// that a new one is not forgotten.
+/// Returns a number that differs if the Work is another one, or the content to apply differs. The
+/// pattern names all fields, so that a new one is not forgotten.
 fn wish(metadata: &ObjectMeta, spec: &WorkSpec) -> u64 {
     let WorkSpec {
         workload,
@@ -213,7 +212,7 @@ fn wish(metadata: &ObjectMeta, spec: &WorkSpec) -> u64 {
         .map(|manifest| &manifest.0)
         .collect();
     digest(&(
-        (&metadata.finalizers, &metadata.annotations),
+        (&metadata.uid, &metadata.finalizers, &metadata.annotations),
         (suspend_dispatching, preserve_resources_on_deletion),
         manifests,
     ))

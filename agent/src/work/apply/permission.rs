@@ -32,7 +32,7 @@ impl Applier {
         let asked = Instant::now();
         let fresh = self.store.works.verify(&cached.name_any()).await?;
         let is_wanted = fresh.is_some_and(|fresh| {
-            fresh.wishes() == cached.wishes() && fresh.metadata.deletion_timestamp.is_none()
+            fresh.wish() == cached.wish() && fresh.metadata.deletion_timestamp.is_none()
         });
         if is_wanted {
             fencer.verify(cached, asked);

@@ -117,7 +117,7 @@ fn readable(work: &Work, text: String, reported: Option<u64>) -> CachedWork {
 
 fn unread(parts: &Parts<'_>, error: &serde_json::Error) -> CachedWork {
     let metadata = &parts.metadata;
-    let marks = (&metadata.finalizers, &metadata.annotations);
+    let marks = (&metadata.uid, &metadata.finalizers, &metadata.annotations);
     let conditions = outline(parts).unwrap_or_default().conditions;
     CachedWork {
         metadata: short(metadata),

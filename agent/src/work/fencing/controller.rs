@@ -29,14 +29,6 @@ use crate::work::CachedWork;
 /// Interval at which renewals are recorded, and at which it is asked whether something is due.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Uid of a Work, and a number for what it wants.
-type Wishes = (Option<String>, u64);
-
-fn wishes(work: &CachedWork) -> Wishes {
-    let (uid, wish) = work.wishes();
-    (uid.map(str::to_owned), wish)
-}
-
 /// Parameters of a [`Fencer`].
 pub struct Setup {
     /// Name of the cluster.
@@ -74,7 +66,7 @@ pub struct Fencer {
     store: Store,
     kept: tokio::sync::Mutex<Kept>,
     /// Sending of the last read of each fenced Work from the fleet API, and what it wanted then.
-    verified: Mutex<HashMap<String, (Instant, Wishes)>>,
+    verified: Mutex<HashMap<String, (Instant, u64)>>,
 }
 
 impl Fencer {
@@ -112,7 +104,7 @@ impl Fencer {
     pub fn permission(&self, work: &CachedWork, after: Duration) -> Permission {
         let all = self.verified.lock();
         let verified = all.get(&work.name_any());
-        let verified = verified.and_then(|(at, it)| (*it == wishes(work)).then_some(*at));
+        let verified = verified.and_then(|(at, it)| (*it == work.wish()).then_some(*at));
         let silence = &self.setup.silence;
         silence.permission(after, verified, Instant::now())
     }
@@ -120,7 +112,7 @@ impl Fencer {
     /// Records that a Work was read from the fleet API by a request that was sent at a time, and
     /// wants what it wants here.
     pub fn verify(&self, work: &CachedWork, asked: Instant) {
-        let verified = (asked, wishes(work));
+        let verified = (asked, work.wish());
         self.verified.lock().insert(work.name_any(), verified);
     }
 

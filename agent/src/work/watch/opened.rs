@@ -35,8 +35,8 @@ impl Watched {
 pub(super) struct Opened {
     pub(super) cached: Arc<CachedWork>,
     pub(super) work: Work,
-    /// Uid and wish of the Work that was opened.
-    wishes: (Option<String>, u64),
+    /// Wish of the Work that was opened.
+    wish: u64,
     ordinals: HashMap<ObjectKey, usize>,
 }
 
@@ -44,8 +44,6 @@ impl Opened {
     /// Takes the content of a cached Work; `None` when that cannot be read.
     pub(super) fn new(watched: &Watched, cached: Arc<CachedWork>, whole: Whole) -> Option<Self> {
         let work = whole.work.ok()?;
-        let (uid, wish) = whole.cached.wishes();
-        let wishes = (uid.map(str::to_owned), wish);
         let mut ordinals = HashMap::new();
         for (ordinal, key, _) in keys(&work).filter(|(_, key, _)| key.kind == watched.kind) {
             // Of two manifests for one object the first counts.
@@ -55,15 +53,14 @@ impl Opened {
         Some(Self {
             cached,
             work,
-            wishes,
+            wish: whole.cached.wish(),
             ordinals,
         })
     }
 
     /// Returns whether a cached Work wants what was opened.
     pub(super) fn is_of(&self, cached: &CachedWork) -> bool {
-        let (uid, wish) = &self.wishes;
-        (uid.as_deref(), *wish) == cached.wishes()
+        self.wish == cached.wish()
     }
 
     /// Returns the key and the manifest that the Work has for the object at a place.

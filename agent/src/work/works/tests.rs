@@ -200,7 +200,7 @@ async fn only_a_work_whose_text_is_not_kept_is_read() {
         let promptly = works.open_promptly(&cached).await.unwrap();
         for whole in [opened, promptly] {
             assert_eq!(whole.work.unwrap().spec.workload.manifests.len(), 1);
-            assert_eq!(whole.cached.wishes(), cached.wishes());
+            assert_eq!(whole.cached.wish(), cached.wish());
         }
         assert_eq!(fleet.reads.load(Ordering::Relaxed), reads, "{name}");
     }
