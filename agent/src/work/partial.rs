@@ -8,8 +8,7 @@ use std::fmt;
 use std::sync::LazyLock;
 
 use muster_shared::names::{annotation, label};
-use serde::de::{Deserialize, Visitor};
-use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess};
+use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -23,8 +22,28 @@ const LONGEST: usize = 256 * 1024;
 /// # Errors
 /// When the text is no JSON, or the fields are too long.
 pub fn fields(text: &str, shape: &Value) -> Result<Value, serde_json::Error> {
-    let mut deserializer = serde_json::Deserializer::from_str(text);
-    Fields::of(shape, &Cell::new(LONGEST)).deserialize(&mut deserializer)
+    let whole: &RawValue = serde_json::from_str(text)?;
+    read(whole, shape, &Cell::new(LONGEST))
+}
+
+/// Reads the fields of a value that a shape has; a value that is no object has none. `left` are the
+/// bytes that further fields may have.
+fn read(value: &RawValue, shape: &Value, left: &Cell<usize>) -> Result<Value, serde_json::Error> {
+    let text = value.get();
+    if shape.is_object() {
+        if !text.starts_with('{') {
+            return Ok(Value::Null);
+        }
+        let mut object = serde_json::Deserializer::from_str(text);
+        return Deserializer::deserialize_map(&mut object, Fields { shape, left });
+    }
+    let Some(rest) = left.get().checked_sub(text.len()) else {
+        return Err(serde_json::Error::custom(format_args!(
+            "its fields have more than {LONGEST} bytes"
+        )));
+    };
+    left.set(rest);
+    serde_json::from_str(text)
 }
 
 /// An object that may run on although its owner is stopped. Holds the fields that say whether it
@@ -45,49 +64,24 @@ impl<'de> Deserialize<'de> for Dependent {
                 "status": { "phase": true, "conditions": true },
             })
         });
-        let fields = Fields::of(&SHAPE, &Cell::new(LONGEST)).deserialize(deserializer);
-        fields.map(Self)
+        let whole = <&RawValue>::deserialize(deserializer)?;
+        let fields = read(whole, &SHAPE, &Cell::new(LONGEST));
+        fields.map(Self).map_err(D::Error::custom)
     }
 }
 
-/// Decoder of the fields that a shape has.
-#[derive(Clone, Copy)]
+/// Decoder of the fields that a shape has of an object.
 struct Fields<'a> {
     shape: &'a Value,
     /// Bytes that further fields may have.
     left: &'a Cell<usize>,
 }
 
-impl<'a> Fields<'a> {
-    fn of(shape: &'a Value, left: &'a Cell<usize>) -> Self {
-        Self { shape, left }
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for Fields<'_> {
-    type Value = Value;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        if self.shape.is_object() {
-            return deserializer.deserialize_any(self);
-        }
-        let text = <&RawValue>::deserialize(deserializer)?.get();
-        let Some(left) = self.left.get().checked_sub(text.len()) else {
-            return Err(D::Error::custom(format_args!(
-                "its fields have more than {LONGEST} bytes"
-            )));
-        };
-        self.left.set(left);
-        serde_json::from_str(text).map_err(D::Error::custom)
-    }
-}
-
-/// A value that is no object has none of the fields.
 impl<'de> Visitor<'de> for Fields<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON")
+        f.write_str("an object")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
@@ -95,42 +89,14 @@ impl<'de> Visitor<'de> for Fields<'_> {
         while let Some(name) = map.next_key::<String>()? {
             match self.shape.get(&name) {
                 Some(shape) => {
-                    let field = map.next_value_seed(Self::of(shape, self.left))?;
+                    let value = map.next_value::<&RawValue>()?;
+                    let field = read(value, shape, self.left).map_err(A::Error::custom)?;
                     fields.insert(name, field);
                 }
                 None => _ = map.next_value::<IgnoredAny>()?,
             }
         }
         Ok(Value::Object(fields))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
-        while seq.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(Value::Null)
-    }
-
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<Value, E> {
-        Ok(Value::Null)
     }
 }
 
