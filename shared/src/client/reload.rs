@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::gate::Gate;
 use super::network::{Network, over};
-use super::route::Routing;
+use super::route::Routed;
 use super::service::{Bucket, Switched, UNDER_WAY};
 use super::traffic::{Priority, Traffic};
 use super::writer::Writer;
@@ -43,9 +43,10 @@ pub struct Source {
 pub struct Gateway {
     api: &'static str,
     source: Source,
+    /// The configuration with which clients connect.
     config: watch::Sender<Config>,
-    /// Server in place of that of the configuration.
-    pub(super) routing: Mutex<Routing>,
+    /// Its origin: the configuration as last read, and the server in place of its own.
+    pub(super) routed: Mutex<Routed>,
     /// Whether requests are sent.
     pub(super) gate: watch::Sender<Gate>,
     /// Carries the requests; `None` for TCP and TLS.
@@ -116,8 +117,11 @@ impl Gateway {
         let gateway = Self {
             api,
             source,
-            routing: Mutex::new(Routing::of(&config)),
-            config: watch::Sender::new(config),
+            config: watch::Sender::new(config.clone()),
+            routed: Mutex::new(Routed {
+                own: config,
+                route: None,
+            }),
             gate: watch::Sender::new(Gate::Open),
             network,
             reminder: Mutex::new(Reminder::at_once()),
@@ -129,14 +133,15 @@ impl Gateway {
 
     /// Uses another configuration from the next request on.
     pub fn take(&self, config: Config) {
-        let config = self.routing.lock().take(config);
-        self.config.send_replace(config);
-        self.report_state();
+        self.change(|routed| routed.own = config);
     }
 
-    /// Changes the configuration from the next request on.
-    pub(super) fn modify(&self, change: impl FnOnce(&mut Config)) {
-        self.config.send_modify(change);
+    /// Changes the configuration, or the server in place of its own, from the next request on.
+    pub(super) fn change(&self, change: impl FnOnce(&mut Routed)) {
+        let mut routed = self.routed.lock();
+        change(&mut routed);
+        self.config.send_replace(routed.config());
+        drop(routed);
         self.report_state();
     }
 
@@ -199,13 +204,12 @@ impl Gateway {
     /// they are, and count again when they change: for a certificate that was renewed and will be
     /// on disk in a minute.
     pub fn present(&self, certificate: &[u8], key: &str) {
-        self.config.send_modify(|config| {
-            let user = &mut config.auth_info;
+        self.change(|routed| {
+            let user = &mut routed.own.auth_info;
             user.client_certificate_data = Some(encode(certificate));
             user.client_key_data = Some(encode(key.as_bytes()).into());
             (user.client_certificate, user.client_key) = (None, None);
         });
-        self.report_state();
     }
 
     /// Returns the client certificate that is shown (PEM text), if there is one.

@@ -18,62 +18,32 @@ pub struct Route {
     pub authorities: Option<Vec<Vec<u8>>>,
 }
 
-/// The server of a configuration, and the one in its place.
+/// The configuration of a gateway, and the server in place of its own.
 #[derive(Debug)]
-pub(super) struct Routing {
-    server: Uri,
-    authorities: Option<Vec<Vec<u8>>>,
-    server_name: Option<String>,
-    proxy: Option<Uri>,
-    route: Option<Route>,
+pub(super) struct Routed {
+    pub(super) own: Config,
+    pub(super) route: Option<Route>,
 }
 
-impl Routing {
-    /// Begins with the server of a configuration.
-    pub(super) fn of(config: &Config) -> Self {
-        Self {
-            server: config.cluster_url.clone(),
-            authorities: config.root_cert.clone(),
-            server_name: config.tls_server_name.clone(),
-            proxy: config.proxy_url.clone(),
-            route: None,
+impl Routed {
+    /// Returns the configuration with the server in place of its own.
+    pub(super) fn config(&self) -> Config {
+        routed(&self.own, self.route.as_ref())
+    }
+}
+
+fn routed(own: &Config, route: Option<&Route>) -> Config {
+    let mut config = own.clone();
+    if let Some(route) = route {
+        config.cluster_url = route.server.clone();
+        config.tls_server_name = None;
+        if route.authorities.is_some() {
+            config.root_cert.clone_from(&route.authorities);
         }
+        let [of_own, of_other] = [&own.cluster_url, &route.server].map(of_environment);
+        config.proxy_url = beside(own.proxy_url.as_ref(), of_own.as_ref(), of_other);
     }
-
-    /// Takes another configuration, and returns it with the present route.
-    pub(super) fn take(&mut self, mut config: Config) -> Config {
-        *self = Self {
-            route: self.route.take(),
-            ..Self::of(&config)
-        };
-        self.apply(&mut config, self.route.as_ref());
-        config
-    }
-
-    fn apply(&self, config: &mut Config, route: Option<&Route>) {
-        let (server, authorities, server_name) = match route {
-            None => (&self.server, &self.authorities, self.server_name.clone()),
-            Some(route) => {
-                let own = route.authorities.as_ref();
-                let authorities = if own.is_some() {
-                    &route.authorities
-                } else {
-                    &self.authorities
-                };
-                (&route.server, authorities, None)
-            }
-        };
-        config.cluster_url = server.clone();
-        config.root_cert.clone_from(authorities);
-        config.tls_server_name = server_name;
-        config.proxy_url = match route {
-            None => self.proxy.clone(),
-            Some(route) => {
-                let [of_own, of_other] = [&self.server, &route.server].map(of_environment);
-                beside(self.proxy.as_ref(), of_own.as_ref(), of_other)
-            }
-        };
-    }
+    config
 }
 
 /// Returns the proxy for another server: that of a kubeconfig is one for all servers, and that of
@@ -90,21 +60,17 @@ impl Gateway {
     /// Sends requests to another server from the next one on, or without a route to that of the
     /// configuration. The route stays when the credentials change.
     pub fn reroute(&self, route: Option<Route>) {
-        let mut routing = self.routing.lock();
-        self.modify(|config| routing.apply(config, route.as_ref()));
-        routing.route = route;
+        self.change(|routed| routed.route = route);
     }
 
     /// Returns the server of the configuration.
     pub fn own_server(&self) -> Uri {
-        self.routing.lock().server.clone()
+        self.routed.lock().own.cluster_url.clone()
     }
 
     /// Returns the configuration as last read, with its own server in place of the route.
     pub fn own_config(&self) -> Config {
-        let mut config = self.config();
-        self.routing.lock().apply(&mut config, None);
-        config
+        self.routed.lock().own.clone()
     }
 
     /// Returns a client of another server, or without a route of that of the configuration. The
@@ -114,8 +80,8 @@ impl Gateway {
     /// # Errors
     /// When the credentials or the authorities cannot be used.
     pub fn client_of(&self, route: Option<&Route>) -> Result<Client, Error> {
-        let (mut config, profile) = (self.config(), Profile::Probe);
-        self.routing.lock().apply(&mut config, route);
+        let profile = Profile::Probe;
+        let config = routed(&self.routed.lock().own, route);
         match self.network() {
             Some(network) => Ok(over(&Arc::clone(network), &config, profile)),
             None => connect_within(&config, profile, profile.longest_answer()),
