@@ -72,11 +72,7 @@ impl<R: Serialize + DeserializeOwned> Records<R> {
             within(namespaces.create(&PostParams::default(), &namespace)).await?;
             return within(write()).await.map(drop);
         }
-        match written {
-            Ok(Ok(_)) => Ok(()),
-            Ok(Err(error)) => Err(client::brief(&error)),
-            Err(_) => Err("no answer in time".to_owned()),
-        }
+        client::in_time(written).map(drop)
     }
 }
 
@@ -85,10 +81,7 @@ fn parse<R: DeserializeOwned>(name: &str, text: &str) -> Result<R, String> {
 }
 
 async fn within<T>(call: impl Future<Output = Result<T, kube::Error>>) -> Result<T, String> {
-    match timeout(DEADLINE, call).await {
-        Ok(answer) => answer.map_err(|error| client::brief(&error)),
-        Err(_) => Err("no answer in time".to_owned()),
-    }
+    client::in_time(timeout(DEADLINE, call).await)
 }
 
 #[cfg(test)]

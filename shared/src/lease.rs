@@ -347,20 +347,20 @@ pub async fn campaign(
         let patience = until.map_or(timing.renew_deadline, |until| {
             until.tick.saturating_duration_since(asked)
         });
-        let ours = match timeout(patience, attempt(&api, &candidate, &mut observed, asked)).await {
-            Ok(Ok(Claim::Ours)) => {
+        let claim = timeout(patience, attempt(&api, &candidate, &mut observed, asked)).await;
+        let ours = match client::in_time(claim) {
+            Ok(Claim::Ours) => {
                 leadership.stand_by(&candidate.name, None);
                 Ok(true)
             }
-            Ok(Ok(Claim::Held(holder))) => {
+            Ok(Claim::Held(holder)) => {
                 leadership
                     .last_renewal
                     .send_replace(observed.last_renewal.clone());
                 leadership.stand_by(&candidate.name, Some(holder));
                 Ok(false)
             }
-            Ok(Err(error)) => Err(client::brief(&error)),
-            Err(_) => Err("no answer in time".to_owned()),
+            Err(error) => Err(error),
         };
         leadership.trouble.send_if_modified(|known| {
             let new = ours.as_ref().err();

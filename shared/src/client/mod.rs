@@ -25,6 +25,7 @@ use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::core::PartialObjectMeta;
 use kube::{Client, Config};
 use serde::de::DeserializeOwned;
+use tokio::time::error::Elapsed;
 
 pub use self::gate::Gate;
 pub use self::head::Head;
@@ -323,6 +324,18 @@ pub fn brief(error: &kube::Error) -> String {
             format!("{} ({} {})", status.message, status.code, status.reason)
         }
         other => words(other),
+    }
+}
+
+/// Returns the answer to a request that had a limited time, or says in one short line why there is
+/// none.
+///
+/// # Errors
+/// When the request failed, or its time was over first.
+pub fn in_time<T>(answer: Result<Result<T, kube::Error>, Elapsed>) -> Result<T, String> {
+    match answer {
+        Ok(answer) => answer.map_err(|error| brief(&error)),
+        Err(_) => Err("no answer in time".to_owned()),
     }
 }
 

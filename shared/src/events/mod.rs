@@ -232,10 +232,9 @@ impl Delivery {
         self.writes.spawn(inherited(async move {
             let reason = letter.reason.clone();
             let write = write(&client, &component, known, letter, times);
-            let error = match timeout(DEADLINE, write).await {
-                Ok(Ok(event)) => return (sameness, Some(event)),
-                Ok(Err(error)) => client::brief(&error),
-                Err(_) => "no answer".to_owned(),
+            let error = match client::in_time(timeout(DEADLINE, write).await) {
+                Ok(event) => return (sameness, Some(event)),
+                Err(error) => error,
             };
             metrics::counter!("muster_events_dropped_total").increment(1);
             tracing::debug!(reason, error, "could not write an event");

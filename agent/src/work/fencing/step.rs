@@ -58,10 +58,7 @@ pub async fn send(api: &Api<Raw>, request: Write) -> Result<(), String> {
         _ = futures::io::copy_buf(answer, &mut futures::io::sink()).await;
         Ok(())
     };
-    match timeout(DEADLINE, call).await {
-        Ok(answer) => answer.map_err(|error: kube::Error| client::brief(&error)),
-        Err(_) => Err("no answer in time".to_owned()),
-    }
+    client::in_time(timeout(DEADLINE, call).await)
 }
 
 /// Names a due object in events and the log.

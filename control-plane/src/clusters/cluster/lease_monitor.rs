@@ -238,15 +238,16 @@ impl LeaseMonitor {
 
     /// Waits for the answer to a read, and notes whether the API was reached.
     async fn read<T>(&self, read: impl Future<Output = Result<T, kube::Error>>) -> Option<T> {
-        match timeout(READ, read).await {
-            Ok(Ok(answer)) => {
+        match client::in_time(timeout(READ, read).await) {
+            Ok(answer) => {
                 self.reached();
-                return Some(answer);
+                Some(answer)
             }
-            Ok(Err(error)) => self.unreached(&client::brief(&error)),
-            Err(_) => self.unreached("no answer in time"),
+            Err(error) => {
+                self.unreached(&error);
+                None
+            }
         }
-        None
     }
 
     /// Reads something that the API has to fetch from its store, so that a cache in front of a dead

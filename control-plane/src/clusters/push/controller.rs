@@ -317,10 +317,8 @@ fn renew(
     let (fleet, cluster) = (Arc::clone(fleet), Arc::clone(cluster));
     host.renewal = Some(muster_shared::clock::spawn(async move {
         let renewed = timeout(RENEWAL, renewed(&fleet, &secret, &token, &member)).await;
-        let problem = match renewed {
-            Ok(Ok(())) => return,
-            Ok(Err(error)) => client::brief(&error),
-            Err(_) => "no answer in time".to_owned(),
+        let Err(problem) = client::in_time(renewed) else {
+            return;
         };
         let note = format!(
             "The token of the member's account {}/{} is not renewed, and expires at {}: {problem}",
