@@ -78,12 +78,13 @@ pub(super) struct InCluster {
     pub state: Option<&'static str>,
 }
 
-/// Workloads of a cluster up to which all are named.
-const NAMED: usize = 10;
-/// Workloads that are named where there are more.
-const FEW: usize = 3;
 /// Clusters whose old copies are listed one by one.
 const CLUSTERS: usize = 3;
+
+/// Returns how many workloads of a group are named: all of a small one, the first few of others.
+pub(super) fn named(count: usize) -> usize {
+    if count > 10 { 3 } else { count }
+}
 
 /// Counts old copies by cluster. `silent` are clusters that are silent while nobody says so, and
 /// `title` names the workload of a binding.
@@ -99,8 +100,7 @@ pub(super) fn by_cluster(
     }
     for (cluster, (copies, names)) in counts.iter_mut().take(CLUSTERS) {
         let here = old.iter().filter(|it| it.1.contains(*cluster));
-        let most = if *copies > NAMED { FEW } else { NAMED };
-        names.extend(here.take(most).map(|it| title(it.0)));
+        names.extend(here.take(named(*copies)).map(|it| title(it.0)));
     }
     let counts = counts
         .into_iter()

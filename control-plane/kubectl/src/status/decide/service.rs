@@ -13,12 +13,7 @@ use serde::Serialize;
 
 use super::estimate::fenced_in;
 use super::{FOR_FENCE, FOR_RATE, PAUSED, STOPPED, Snapshot, cluster_of, title};
-use crate::old_copies::OldCopies;
-
-/// Workloads of a group up to which all are named.
-const NAMED: usize = 10;
-/// Workloads that are named where there are more.
-const FEW: usize = 3;
+use crate::old_copies::{OldCopies, named};
 
 /// Workloads that have no service, or less than they should. What runs nothing is none of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -55,11 +50,11 @@ pub(in super::super) struct Group {
 impl Group {
     pub(super) fn add(&mut self, binding: &AnyBinding) {
         self.count += 1;
-        if self.count <= NAMED {
+        let most = named(self.count);
+        if self.names.len() < most {
             self.names.push(title(binding));
-        } else {
-            self.names.truncate(FEW);
         }
+        self.names.truncate(most);
     }
 }
 
