@@ -1,8 +1,7 @@
 //! Whether an API is fit for a fleet: one with nodes or controllers of workloads would start the
 //! templates itself.
 
-use kube::api::PartialObjectMeta;
-use muster_shared::k8s::{Node, ReplicaSet, ResourceExt as _};
+use muster_shared::k8s::{Node, PartialObjectMeta, ReplicaSet, ResourceExt as _};
 
 /// Returns what makes an API unfit, if anything does. ReplicaSets may be templates; those that a
 /// Deployment controls are not.

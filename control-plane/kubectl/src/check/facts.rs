@@ -13,9 +13,7 @@ use muster_shared::api::taint_policy::ClusterTaintPolicy;
 use muster_shared::check::{Answer, Clocks, Refusal};
 use muster_shared::client::Life;
 use muster_shared::clock::later;
-use muster_shared::k8s::{
-    ConfigMap, CustomResourceDefinition, Lease, Node, PartialObjectMeta, ReplicaSet, VersionInfo,
-};
+use muster_shared::k8s::{ConfigMap, CustomResourceDefinition, Lease, VersionInfo};
 use muster_shared::self_report::LeaderReport;
 use serde_json::Value;
 
@@ -37,8 +35,8 @@ pub(super) struct Facts {
     pub authority: Option<Life>,
     pub version: Answer<VersionInfo>,
     pub clocks: Answer<Clocks>,
-    pub nodes: Answer<Vec<PartialObjectMeta<Node>>>,
-    pub replica_sets: Answer<Vec<PartialObjectMeta<ReplicaSet>>>,
+    /// What starts the templates there, if anything does.
+    pub unfit: Answer<Option<String>>,
     /// The definitions of this version's kinds, by name.
     pub definitions: BTreeMap<String, Answer<CustomResourceDefinition>>,
     /// Plurals that are served, by group and version.

@@ -5,10 +5,8 @@ use std::collections::BTreeSet;
 use muster_control_plane::fleet_api::is_newer;
 use muster_control_plane::fleet_api::unfit;
 use muster_shared::check::common::{clock, life, reach};
-use muster_shared::check::{Answer, Category, listed};
-use muster_shared::k8s::{
-    CustomResourceDefinition, Node, PartialObjectMeta, ReplicaSet, ResourceExt as _,
-};
+use muster_shared::check::{Answer, Asker, Category, listed};
+use muster_shared::k8s::{CustomResourceDefinition, ObjectList, ResourceExt as _};
 use muster_shared::names::annotation::VERSION;
 use serde_json::Value;
 
@@ -36,30 +34,28 @@ pub(super) fn check(category: &mut Category, facts: &Facts) -> bool {
         );
     }
     clock(category, "the fleet API", &facts.clocks);
-    dedicated(category, &facts.nodes, &facts.replica_sets, "are");
+    dedicated(category, &facts.unfit, "are");
     true
 }
 
+/// Reads what starts the templates in an API, if anything does.
+pub(super) async fn unfitness(asker: &Asker) -> Answer<Option<String>> {
+    let nodes: ObjectList<_> = asker.get("/api/v1/nodes?limit=1").await?;
+    let sets: ObjectList<_> = asker.get("/apis/apps/v1/replicasets?limit=20").await?;
+    Ok(unfit(&nodes.items, &sets.items))
+}
+
 /// Checks that nothing there starts the templates; `are` says whether they are there already.
-pub(super) fn dedicated(
-    category: &mut Category,
-    nodes: &Answer<Vec<PartialObjectMeta<Node>>>,
-    sets: &Answer<Vec<PartialObjectMeta<ReplicaSet>>>,
-    are: &str,
-) {
+pub(super) fn dedicated(category: &mut Category, unfit: &Answer<Option<String>>, are: &str) {
     let name = "dedicated";
-    match (nodes, sets) {
-        (Ok(nodes), Ok(sets)) => match unfit(nodes, sets) {
-            None => category.ok(name, "no nodes and no controllers of workloads are there"),
-            Some(why) => category.error(
-                name,
-                format!("{why}, so templates {are} started in the fleet API itself"),
-                "Use an API server of its own: charts/control-plane brings one along (fleetApi.mode=bundled).",
-            ),
-        },
-        (Err(refusal), _) | (_, Err(refusal)) => {
-            category.unknown(name, "nodes and ReplicaSets", refusal);
-        }
+    match unfit {
+        Ok(None) => category.ok(name, "no nodes and no controllers of workloads are there"),
+        Ok(Some(why)) => category.error(
+            name,
+            format!("{why}, so templates {are} started in the fleet API itself"),
+            "Use an API server of its own: charts/control-plane brings one along (fleetApi.mode=bundled).",
+        ),
+        Err(refusal) => category.unknown(name, "nodes and ReplicaSets", refusal),
     }
 }
 

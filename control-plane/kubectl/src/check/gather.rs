@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 
 use super::clusters::pulled;
 use super::facts::{Admission, Facts, Leader};
+use super::fleet_api;
 use super::rights::{self, Findings};
 use crate::leader;
 use crate::running::Running;
@@ -52,9 +53,6 @@ pub(super) async fn gather(
         .list("/apis/cluster.karmada.io/v1alpha1/clusters", "")
         .await;
     let leases = format!("/apis/coordination.k8s.io/v1/namespaces/{CLUSTER_NAMESPACE}/leases");
-    let metadata = "/apis/apps/v1/replicasets?limit=20";
-    let fit: Answer<kube::core::ObjectList<_>> = asker.get(metadata).await;
-    let nodes: Answer<kube::core::ObjectList<_>> = asker.get("/api/v1/nodes?limit=1").await;
     let mut facts = Facts {
         settings: given.settings,
         server: client::address(config),
@@ -64,8 +62,7 @@ pub(super) async fn gather(
         authority: authority(config),
         version,
         clocks,
-        nodes: nodes.map(|it| it.items),
-        replica_sets: fit.map(|it| it.items),
+        unfit: fleet_api::unfitness(asker).await,
         definitions,
         served,
         leader: Err(Refusal::Absent(String::new())),

@@ -11,7 +11,7 @@ use muster_shared::clock::calendar;
 use muster_shared::k8s::{Deployment, ResourceExt as _, VersionInfo};
 use serde_json::Value;
 
-use super::fleet_api::{OLDEST, dedicated};
+use super::fleet_api::{OLDEST, dedicated, unfitness};
 use super::rights::{self, Right, missing};
 
 /// Names that one line lists.
@@ -96,17 +96,14 @@ pub(super) async fn fleet(asker: &Asker, config: &Config) -> Vec<Verdict> {
     .map(|(group, resource)| Right::new("create", group, resource))
     .to_vec();
     let facts = facts(asker, config, &rights).await;
-    let nodes: Answer<kube::core::ObjectList<_>> = asker.get("/api/v1/nodes?limit=1").await;
-    let sets: Answer<kube::core::ObjectList<_>> =
-        asker.get("/apis/apps/v1/replicasets?limit=20").await;
+    let unfit = unfitness(asker).await;
     let clusters: Answer<Value> = asker.get("/apis/cluster.karmada.io/v1alpha1").await;
     let mut category = Category::new("Fleet API");
     if !common(&mut category, &facts, "the fleet API", OLDEST) {
         return category.into_verdicts();
     }
     may_install(&mut category, &facts.lacking);
-    let (nodes, sets) = (nodes.map(|it| it.items), sets.map(|it| it.items));
-    dedicated(&mut category, &nodes, &sets, "would be");
+    dedicated(&mut category, &unfit, "would be");
     match clusters {
         Ok(_) => category.ok(
             "kinds",

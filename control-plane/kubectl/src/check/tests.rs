@@ -148,8 +148,7 @@ fn sound() -> Facts {
             before: at(NOW),
             after: at(NOW),
         }),
-        nodes: Ok(Vec::new()),
-        replica_sets: Ok(Vec::new()),
+        unfit: Ok(None),
         definitions: definitions.into_iter().map(|it| (it.name_any(), Ok(it))).collect(),
         served,
         leader: Ok(leader(OWN, true, None)),
@@ -214,7 +213,7 @@ fn absent() -> Refusal {
 fn what_may_not_be_read_is_reported_to_be_unchecked() {
     type Refuse = fn(&mut Facts);
     let refusals: [(&str, Refuse); 9] = [
-        ("dedicated", |it| it.nodes = Err(forbidden())),
+        ("dedicated", |it| it.unfit = Err(forbidden())),
         ("leader", |it| it.leader = Err(forbidden())),
         ("join-tokens", |it| it.tokens = Err(forbidden())),
         ("agents", |it| it.leases = Err(forbidden())),
@@ -245,7 +244,7 @@ fn what_is_wrong_with_the_fleet_api_is_reported() {
         it.clocks.as_mut().unwrap().server = at("2030-01-01T01:00:00Z");
     });
     reported("dedicated", Error, "it has nodes", |it| {
-        it.nodes = Ok(vec![read(json!({"metadata": {"name": "n1"}}))]);
+        it.unfit = Ok(Some("it has nodes".to_owned()));
     });
     reported("served", Error, "works.work.karmada.io", |it| {
         _ = it
