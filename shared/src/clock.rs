@@ -30,7 +30,7 @@ use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-pub use self::server::{ServerClock, date};
+pub use self::server::{ServerClock, date, retry_after};
 
 /// The calendar is approached by one part of so many of the time that passes.
 const SHARE: i32 = 10;

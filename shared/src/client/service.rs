@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http::{Request, Response, StatusCode, header};
+use http::{Request, Response, StatusCode};
 use kube::Client;
 use kube::client::Body;
 use parking_lot::Mutex;
@@ -100,8 +100,7 @@ pub fn retry_after(answer: &Response<Body>) -> Option<Duration> {
     if !busy.contains(&answer.status()) {
         return None;
     }
-    let seconds = answer.headers().get(header::RETRY_AFTER)?.to_str().ok()?;
-    seconds.trim().parse().ok().map(Duration::from_secs)
+    clock::retry_after(answer.headers())
 }
 
 /// A kube client whose connection can be replaced while it is in use.

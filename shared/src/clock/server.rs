@@ -91,6 +91,12 @@ pub fn date(headers: &HeaderMap) -> Option<Timestamp> {
     Some(date.timestamp())
 }
 
+/// Reads `Retry-After` in seconds, as Kubernetes' priority and fairness writes it.
+pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let seconds = headers.get(header::RETRY_AFTER)?.to_str().ok()?;
+    seconds.trim().parse().ok().map(Duration::from_secs)
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;

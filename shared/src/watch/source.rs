@@ -19,6 +19,7 @@ use super::wire::compact::Decode;
 use super::wire::split::NoList;
 use super::wire::{compact, json};
 use super::{Followed, Selection};
+use crate::clock;
 use crate::protobuf::{self, Malformed};
 
 /// Deadline for the head of an answer, and for each object of a list. Kubernetes' own server gives
@@ -223,7 +224,7 @@ async fn refusal(answer: http::Response<Body>) -> WatchError {
     WatchError::Refused {
         code: head.status.as_u16(),
         message,
-        retry_after: retry_after(&head.headers),
+        retry_after: clock::retry_after(&head.headers),
     }
 }
 
@@ -231,10 +232,4 @@ fn is_protobuf(headers: &HeaderMap) -> bool {
     headers
         .get(header::CONTENT_TYPE)
         .is_some_and(|kind| kind.as_bytes().starts_with(protobuf::MEDIA_TYPE.as_bytes()))
-}
-
-/// Reads `Retry-After` in seconds, as Kubernetes' priority and fairness writes it.
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let seconds = headers.get(header::RETRY_AFTER)?.to_str().ok()?;
-    seconds.trim().parse().ok().map(Duration::from_secs)
 }
