@@ -12,7 +12,7 @@ use kube::client::Body;
 use kube::{Client, Config};
 use tower::{BoxError, service_fn};
 
-use super::Profile;
+use super::{Error, Profile, connect_within};
 
 /// Body of a response, which may come in pieces.
 pub type ResponseBody = UnsyncBoxBody<Bytes, BoxError>;
@@ -42,8 +42,16 @@ pub trait Network: Debug + Send + Sync {
     }
 }
 
-/// Prepares a client with the response deadline of a profile.
-pub(super) fn over(network: &Arc<dyn Network>, config: &Config, profile: Profile) -> Client {
+/// Prepares a client with the limits of a profile on its answers, over TCP and TLS where there is
+/// no other network.
+pub(super) fn open(
+    network: Option<&Arc<dyn Network>>,
+    config: &Config,
+    profile: Profile,
+) -> Result<Client, Error> {
+    let Some(network) = network else {
+        return connect_within(config, profile, profile.longest_answer());
+    };
     let (network, config) = (Arc::clone(network), config.clone());
     let namespace = config.default_namespace.clone();
     let service = service_fn(move |request| {
@@ -57,7 +65,7 @@ pub(super) fn over(network: &Arc<dyn Network>, config: &Config, profile: Profile
             Ok::<_, BoxError>(answer.map(|body| Limited::new(body, longest)))
         }
     });
-    Client::new(service, namespace)
+    Ok(Client::new(service, namespace))
 }
 
 #[cfg(test)]

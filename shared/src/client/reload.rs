@@ -17,12 +17,12 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::gate::Gate;
-use super::network::{Network, over};
+use super::network::{Network, open};
 use super::route::Routed;
 use super::service::{Bucket, Switched, UNDER_WAY};
 use super::traffic::{Priority, Traffic};
 use super::writer::Writer;
-use super::{Error, Limits, Profile, connect_within, kubeconfig};
+use super::{Error, Limits, Profile, kubeconfig};
 use crate::clock::{ServerClock, calendar};
 use crate::remind::Reminder;
 
@@ -247,10 +247,7 @@ impl Gateway {
         let config = self.config();
         let namespace = config.default_namespace.clone();
         let network = self.network.clone();
-        let connect = move |config: &Config| match &network {
-            Some(network) => Ok(over(network, config, profile)),
-            None => connect_within(config, profile, profile.longest_answer()),
-        };
+        let connect = move |config: &Config| open(network.as_ref(), config, profile);
         let current = watch::Sender::new(connect(&config)?);
         let service = Switched {
             current: current.subscribe(),

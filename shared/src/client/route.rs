@@ -1,13 +1,11 @@
 //! Another server than that of the configuration, with the same credentials.
 
-use std::sync::Arc;
-
 use http::Uri;
 use kube::{Client, Config};
 
-use super::network::over;
+use super::network::open;
 use super::proxy::of_environment;
-use super::{Error, Gateway, Profile, connect_within};
+use super::{Error, Gateway, Profile};
 
 /// A server in place of that of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,12 +78,8 @@ impl Gateway {
     /// # Errors
     /// When the credentials or the authorities cannot be used.
     pub fn client_of(&self, route: Option<&Route>) -> Result<Client, Error> {
-        let profile = Profile::Probe;
         let config = routed(&self.routed.lock().own, route);
-        match self.network() {
-            Some(network) => Ok(over(&Arc::clone(network), &config, profile)),
-            None => connect_within(&config, profile, profile.longest_answer()),
-        }
+        open(self.network(), &config, Profile::Probe)
     }
 }
 
