@@ -1,6 +1,6 @@
 //! Replaces credentials that the fleet API refuses, although they have not expired.
 
-use muster_shared::client::{Gateway, Profile};
+use muster_shared::client::Gateway;
 use muster_shared::k8s::{Api, Namespace};
 use muster_shared::names::CLUSTER_NAMESPACE;
 use muster_shared::queue::jittered;
@@ -32,7 +32,7 @@ impl Bootstrap {
 
 /// Returns whether the fleet API refuses the credentials in use; `None` if it does not say.
 async fn is_refused(gateway: &Gateway) -> Option<bool> {
-    let fleet = gateway.client_of(None, Profile::Write).ok()?;
+    let fleet = gateway.client_of(None).ok()?;
     // Each agent may read this namespace, and nobody may without credentials.
     let namespaces: Api<Namespace> = Api::all(fleet);
     let read = namespaces.get_metadata(CLUSTER_NAMESPACE);
