@@ -78,14 +78,14 @@ async fn attend(
         fleet.settings.connects_to_members(),
     ) {
         Some(monitoring) => monitored::note(fleet, cluster, monitoring).await,
-        None => Ok(()),
+        None => Ok(Next::Done),
     };
     let ordered = ordered::note(fleet, cluster)
         .await
         .map_err(failed("report the orders about", cluster));
     let next = kept?;
-    housed.and(reported).and(noted).and(ordered)?;
-    Ok(next)
+    housed?;
+    Ok(next.sooner(reported?).sooner(noted?).sooner(ordered?))
 }
 
 /// Returns how a cluster is monitored; `None` if the controller of push clusters reports that.

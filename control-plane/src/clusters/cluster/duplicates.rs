@@ -10,7 +10,7 @@ use muster_shared::client::Head;
 use muster_shared::conditions;
 use muster_shared::k8s::Namespace;
 use muster_shared::names::{cluster_of_execution_namespace, execution_namespace};
-use muster_shared::queue::Queue;
+use muster_shared::queue::{Next, Queue};
 use muster_shared::watch::{Change, Doubt, Fate, Informer, Presence};
 use serde_json::json;
 
@@ -68,12 +68,13 @@ pub fn listen(
     identities
 }
 
-/// Says on the Cluster that came later that its member has one already.
+/// Says on the Cluster that came later that its member has one already. Returns when to reconcile
+/// the cluster again: soon where somebody else wrote it first.
 pub async fn report_duplicate(
     fleet: &Fleet,
     cluster: &Cluster,
     identities: &Identities,
-) -> Result<(), kube::Error> {
+) -> Result<Next, kube::Error> {
     let (name, api) = (cluster.name_any(), Api::all(fleet.client.clone()));
     let mut claims = Vec::new();
     for (name, since) in identities.holders(&name) {
@@ -98,20 +99,20 @@ pub async fn report_duplicate(
     }
     record(fleet, cluster, &claims).await?;
     let Some(said) = identity::judge(cluster, &claims, fleet.clock.now()) else {
-        return Ok(());
+        return Ok(Next::Done);
     };
     let (is_wrong, message) = (said.status == conditions::FALSE, said.message.clone());
-    match Written::of(write_condition(&fleet.client, cluster, said).await)? {
+    let written = Written::of(write_condition(&fleet.client, cluster, said).await)?;
+    match written {
         Written::Done(_) if is_wrong => {
             tracing::warn!(cluster = name, "{message}");
             let reason = "DuplicateRegistration";
             fleet.events.warn(cluster, reason, message);
         }
         Written::Done(_) => tracing::info!(cluster = name, "{message}"),
-        // The change that was in our way has the cluster reconciled again.
         Written::Overtaken | Written::Gone => {}
     }
-    Ok(())
+    Ok(written.next())
 }
 
 /// Writes down that a Cluster was the first to hold its id, where it was.

@@ -9,6 +9,7 @@ use muster_shared::api::cluster::Cluster;
 use muster_shared::conditions;
 use muster_shared::k8s::Condition;
 use muster_shared::names::condition::MONITORED;
+use muster_shared::queue::Next;
 
 use super::api_call::{failed, write_if_changed};
 use crate::fleet::Fleet;
@@ -68,26 +69,28 @@ fn judge(cluster: &Cluster, monitoring: Monitoring<'_>, now: Timestamp) -> Optio
 }
 
 /// Writes the condition, and an event if the cluster is not monitored, where that has changed.
+/// Returns when to reconcile the cluster again: soon where somebody else wrote it first.
 ///
 /// # Errors
-/// Those of the API; where somebody else wrote the cluster first, it is reconciled again.
+/// Those of the API.
 pub async fn note(
     fleet: &Fleet,
     cluster: &Cluster,
     monitoring: Monitoring<'_>,
-) -> Result<(), ApiError> {
+) -> Result<Next, ApiError> {
     let Some(said) = judge(cluster, monitoring, fleet.clock.now()) else {
-        return Ok(());
+        return Ok(Next::Done);
     };
     let written = Written::of(write_if_changed(&fleet.client, cluster, said).await);
     let written = written.map_err(failed("write the condition Monitored of", cluster))?;
+    let next = written.next();
     if let Written::Done(Some(said)) = written
         && said.status == conditions::FALSE
     {
         tracing::warn!(cluster = cluster.name_any(), "{}", said.message);
         fleet.events.warn(cluster, &said.reason, said.message);
     }
-    Ok(())
+    Ok(next)
 }
 
 #[cfg(test)]

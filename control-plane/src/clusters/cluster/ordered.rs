@@ -9,6 +9,7 @@ use muster_shared::events::EventType;
 use muster_shared::k8s::Condition;
 use muster_shared::names::condition::{LAST_ORDER, MOVEMENT_PAUSED};
 use muster_shared::names::taint::{CORDON, DRAIN};
+use muster_shared::queue::Next;
 
 use super::api_call::write_condition;
 use crate::fleet::Fleet;
@@ -89,11 +90,12 @@ fn last_order(cluster: &Cluster, now: Timestamp) -> Option<Condition> {
     conditions::is_update(cluster.condition(LAST_ORDER), &said).then_some(said)
 }
 
-/// Writes the conditions, each with an event, where they have changed.
+/// Writes the conditions, each with an event, where they have changed. Returns when to reconcile
+/// the cluster again: soon where somebody else wrote it first.
 ///
 /// # Errors
-/// Those of the API; where somebody else wrote the cluster first, it is reconciled again.
-pub async fn note(fleet: &Fleet, cluster: &Cluster) -> Result<(), kube::Error> {
+/// Those of the API.
+pub async fn note(fleet: &Fleet, cluster: &Cluster) -> Result<Next, kube::Error> {
     let (name, now) = (cluster.name_any(), fleet.clock.now());
     let pause = fleet.pauses.of(&name, now);
     let kind = match pause {
@@ -105,14 +107,13 @@ pub async fn note(fleet: &Fleet, cluster: &Cluster) -> Result<(), kube::Error> {
     let ordered = last_order(cluster, now).map(|said| ((EventType::Normal, "Ordered"), said));
     // Of two, the second is written upon the version of the cluster that the first makes.
     let Some(((kind, reason), said)) = paused.or(ordered) else {
-        return Ok(());
+        return Ok(Next::Done);
     };
     let written = Written::of(write_condition(&fleet.client, cluster, said.clone()).await)?;
-    // Otherwise the next version of the cluster is reconciled as well.
     if let Written::Done(_) = written {
         fleet.events.publish(cluster, kind, reason, said.message);
     }
-    Ok(())
+    Ok(written.next())
 }
 
 #[cfg(test)]
@@ -272,6 +273,9 @@ mod tests {
             bench.api.answer(method, path, code, refused);
             let noted = note(&bench.fleet, &cluster).await;
             assert_eq!(noted.is_ok(), is_usual, "{code}");
+            // Nothing else may show that a refused write is still to be made.
+            let again = noted.is_ok_and(|it| it == Next::Again);
+            assert_eq!(again, code == 409, "{code}");
         }
         assert_eq!(bench.api.reported().await, []);
         bench.api.answer_truly();

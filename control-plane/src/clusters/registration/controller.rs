@@ -175,7 +175,6 @@ async fn approve(
     let answer = api.patch_approval(&name, &params, &patch).await;
     let object = format!("signing request {name:?}");
     let written = Written::of(answer).map_err(ApiError::of("approve", &object))?;
-    // Otherwise the watch says what somebody else did.
     if let Written::Done(_) = written {
         tracing::info!(
             request = name,
@@ -184,7 +183,7 @@ async fn approve(
         );
         fleet.events.inform(request, "AutoApproved", message);
     }
-    Ok(Next::Done)
+    Ok(written.next())
 }
 
 fn leave(fleet: &Fleet, request: &CertificateSigningRequest, why: &str) {

@@ -260,11 +260,13 @@ impl<'a> Cluster<'a> {
     /// Returns whether a copy of a workload there counts: ready, staying, and without a taint that
     /// drives the workload out.
     pub fn holds(self, binding: Binding<'_>) -> bool {
-        self.ready() == Some("True")
-            && !is_deleting(self.0)
-            && !self
-                .taints()
-                .any(|taint| taint["effect"] == "NoExecute" && !binding.tolerates(taint))
+        let moves = binding.0["spec"]["failover"]["cluster"].is_object();
+        let drives_out = |taint: &Value| match text(taint, "/effect") {
+            "NoExecute" => !binding.tolerates(taint),
+            "PreferNoExecute" => moves,
+            _ => false,
+        };
+        self.ready() == Some("True") && !is_deleting(self.0) && !self.taints().any(drives_out)
     }
 
     /// Returns the parts of a cluster that decide where workloads go, but for taints and reports.

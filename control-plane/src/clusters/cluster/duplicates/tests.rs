@@ -31,7 +31,7 @@ async fn bench(objects: Vec<(&str, Value)>) -> (Bench, Arc<Identities>, Queue<St
     (bench, identities, queue)
 }
 
-async fn check(bench: &Bench, identities: &Identities, name: &str) -> Result<(), kube::Error> {
+async fn check(bench: &Bench, identities: &Identities, name: &str) -> Result<Next, kube::Error> {
     let cluster = bench.fleet.clusters.get(None, name).unwrap();
     report_duplicate(&bench.fleet, &cluster, identities).await
 }
