@@ -4,7 +4,8 @@
 //! follow the present conditions, and the last policy that applies counts. `taintsToAdd` (the
 //! proposed form) hold from the end of the first window to the end of the second, and a taint is
 //! removed when the last policy that holds it releases it. A policy that is deleted or no longer
-//! selects the cluster releases its `taintsToAdd` at once; its `taints` stay, as in Karmada.
+//! selects the cluster releases its `taintsToAdd` at once; its `taints` stay, as in Karmada, until
+//! a policy has them in its `taintsToAdd` and follows them from then on.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -77,12 +78,16 @@ pub fn decide(scene: &Scene<'_>, now: Timestamp) -> Outcome {
     let mut policies: Vec<&ClusterTaintPolicy> = scene.policies.to_vec();
     policies.sort_by_key(|p| (p.creation_timestamp().map(|t| t.0), p.name_any()));
     let conditions = scene.cluster.conditions();
+    let selected = |policy: &ClusterTaintPolicy| policy.spec.target().is_none_or(scene.selects);
+    let speaking = policies.iter().filter(|it| selected(it));
+    let named = speaking.flat_map(|it| it.spec.taints.iter().map(PolicyTaint::taint));
     let record = scene.record.clone().unwrap_or_default();
     let mut work = Work {
         taints: scene.cluster.spec.taints.clone(),
         size: record.size(),
         record,
         adopting: scene.record.is_none(),
+        named: named.map(|it| (it.key, it.effect)).collect(),
         asked_for: HashSet::new(),
         now,
         again: None,
@@ -96,11 +101,10 @@ pub fn decide(scene: &Scene<'_>, now: Timestamp) -> Outcome {
     let stays = |name: &str| names.contains(name) || !(scene.is_gone)(name);
     work.record.windows.retain(|name, _| stays(name));
     for policy in &policies {
-        let spec = &policy.spec;
-        let selected = spec.target().is_none_or(scene.selects);
-        if has_two_targets(spec) {
+        if has_two_targets(&policy.spec) {
             continue;
         }
+        let selected = selected(policy);
         if selected {
             work.shipped(policy, conditions);
         }
@@ -124,6 +128,8 @@ struct Work<'a> {
     /// Bytes that the record's text comes to at most: as it was, and with what was added since.
     size: usize,
     adopting: bool,
+    /// Taints of the policies of the shipped form that select the cluster, as key and effect.
+    named: HashSet<(String, String)>,
     /// What a policy of the shipped form asks for now, as key and effect.
     asked_for: HashSet<(String, String)>,
     now: Timestamp,
@@ -238,6 +244,7 @@ impl Work<'_> {
             self.let_go(&name, |_| true);
             return;
         }
+        self.take_over(policy);
         let verdict = verdict(&spec.match_conditions, conditions);
         let before = self.record.windows.get(&name);
         let is_new = before.is_none();
@@ -296,6 +303,26 @@ impl Work<'_> {
                 .iter()
                 .any(|t| t.key == owned.key && t.effect == owned.effect)
         });
+    }
+
+    /// Holds for a policy what one of the shipped form has left behind, such as itself before an
+    /// edit: its own conditions say from now on whether that stays.
+    fn take_over(&mut self, policy: &ClusterTaintPolicy) {
+        let (name, spec) = (policy.name_any(), &policy.spec);
+        for taint in spec.taints_to_add.iter().map(TaintToAdd::taint) {
+            let owned = self.record.owned(&taint.key, &taint.effect);
+            let is_left = owned.is_some_and(|it| it.shipped)
+                && !self
+                    .named
+                    .contains(&(taint.key.clone(), taint.effect.clone()));
+            let is_possible = fault(&taint, &spec.match_conditions, self.reserves).is_none();
+            let part = (&name, None::<Owned>);
+            if is_left && is_possible && self.reserve(&name, &part, record::LIMIT) {
+                let entry = self.record.entry(&taint.key, &taint.effect);
+                entry.shipped = false;
+                entry.held_by.insert(name.clone());
+            }
+        }
     }
 
     /// Returns whether a taint of the policy is to come, while its conditions match, or to go,

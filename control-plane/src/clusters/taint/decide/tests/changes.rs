@@ -112,6 +112,27 @@ fn a_taint_of_the_shipped_form_that_a_person_took_off_comes_back_with_the_next_m
 }
 
 #[test]
+fn a_taint_that_an_edit_moves_to_the_proposed_form_goes_as_that_says() {
+    let mut lasting = shipped("a");
+    // It is never taken off by the policy itself.
+    lasting["removeOnConditions"] = json!([]);
+    for (what, other, left) in [
+        ("no other policy has it", None, &NONE[..]),
+        ("another policy has it, too", Some(lasting), &["a"][..]),
+    ] {
+        let mut story = Story::new([shipped("a")].into_iter().chain(other).collect());
+        story.check(0);
+        story.ready("False", 10);
+        assert_eq!(story.check(10), ["a"], "{what}");
+        story.policies[0] = policy("policy0", &proposed("a", 300, 10));
+        assert_eq!(story.check(20), ["a"], "{what}");
+        story.ready("True", 30);
+        assert_eq!(story.check(30), ["a"], "{what}");
+        assert_eq!(story.check(40), left, "{what}");
+    }
+}
+
+#[test]
 fn one_decision_may_add_a_taint_and_take_off_another() {
     let mut healthy = proposed("b", 0, 0);
     healthy["matchConditions"][0]["statusValues"] = json!(["True"]);
