@@ -211,21 +211,30 @@ impl Traffic {
             ..write.binding.spec.resource.clone()
         };
         let held = self.held(write.key);
-        if let Some(problem) = self.conflict(write.key, held.as_deref(), &owner, request) {
-            return write.report(Some((HOSTNAME_TAKEN, problem))).await;
+        let (mut request, mut taken) = (request.clone(), None);
+        if let Some(problem) = self.conflict(write.key, held.as_deref(), &owner, &request) {
+            let held = held.as_deref();
+            let former = held.and_then(|it| endpoint::former(it, &owner, &request.hostname));
+            let Some(former) = former else {
+                return write.report(Some((HOSTNAME_TAKEN, problem))).await;
+            };
+            let text =
+                format!("{problem} Until it is free, {former} leads to the copies as before.");
+            (request.hostname, taken) = (former, Some((HOSTNAME_TAKEN, text)));
         }
         let published = held.as_deref().map(endpoint::published).unwrap_or_default();
-        let (states, copies) = self.copies(write, request);
+        let (states, copies) = self.copies(write, &request);
         let settle = *write.fleet.settings.traffic_return_after;
         let decision = decide(&published, &copies, settle);
-        let outcome = explain::outcome(&request.hostname, &decision, &states);
+        let outcome =
+            taken.unwrap_or_else(|| explain::outcome(&request.hostname, &decision, &states));
         let next = decision.next.map_or(Next::Done, Next::After);
         if decision.targets.is_empty() {
             write.report(Some(outcome)).await?;
             return Ok(next);
         }
         let held = held.as_deref();
-        let written = write.endpoint(held, &owner, request, &decision.targets, &self.patches);
+        let written = write.endpoint(held, &owner, &request, &decision.targets, &self.patches);
         match written.await {
             Ok(Written::Overtaken) => return Ok(Next::Again),
             Ok(Written::AsItWas) => {}

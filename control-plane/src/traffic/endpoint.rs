@@ -129,6 +129,14 @@ pub fn hostnames(held: &DynamicObject) -> BTreeSet<String> {
         .collect()
 }
 
+/// Returns the host name that an object leads to the copies of a template while that asks for
+/// another one; `None` if the object was not written for it, or has not one such name.
+pub fn former(held: &DynamicObject, template: &ObjectReference, asked: &str) -> Option<String> {
+    let mut names = hostnames(held);
+    let former = names.pop_first().filter(|it| it != asked)?;
+    (names.is_empty() && is_of(held, template)).then_some(former)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -231,6 +239,27 @@ mod tests {
             "it was not written by the controller"
         );
         assert!(published(&object).is_empty());
+    }
+
+    #[test]
+    fn a_former_host_name_is_the_only_one_of_an_object_that_was_written_for_the_template() {
+        let own = held(&["192.0.2.1"]);
+        let mut two = own.clone();
+        let more = json!({"dnsName": "a.example.com"});
+        let records = two.data["spec"]["endpoints"].as_array_mut().unwrap();
+        records.push(more);
+        let mut of_somebody_else = own.clone();
+        of_somebody_else.metadata.annotations = None;
+        let before = Some("shop.example.com");
+        for (what, object, asked, expected) in [
+            ("another one is asked for", &own, "b.example.com", before),
+            ("it is asked for", &own, "shop.example.com", None),
+            ("there are two", &two, "b.example.com", None),
+            ("another's", &of_somebody_else, "b.example.com", None),
+        ] {
+            let found = former(object, &template("u"), asked);
+            assert_eq!(found.as_deref(), expected, "{what}");
+        }
     }
 
     #[test]

@@ -322,6 +322,31 @@ async fn a_name_that_is_given_up_goes_to_who_asks_for_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_name_that_is_given_up_for_one_that_is_taken_follows_failovers_until_that_is_free() {
+    let taken = json!({ HOSTNAME: "db.example.com" });
+    let other = [
+        ("services", service("db", &taken)),
+        ("resourcebindings", bound("v1", "Service", "db", &BOTH)),
+    ];
+    let bench = started(with(web(&BOTH).into_iter().chain(other))).await;
+    let name = || {
+        let object = bench.api.object("dnsendpoints", "shop", "web-service");
+        object.unwrap()["spec"]["endpoints"][0]["dnsName"].clone()
+    };
+    bench.api.put("services", service("web", &taken));
+    pass(5).await;
+    assert_eq!(said(&bench), "Conflict");
+    put_cluster(&bench, "m1", "Unknown");
+    pass(5).await;
+    assert_eq!(leads(&bench), ["192.0.2.2"]);
+    assert_eq!((name(), &*said(&bench)), (json!(HOST), "Conflict"));
+    give_up(&bench, "db");
+    pass(5).await;
+    assert_eq!(name(), "db.example.com");
+    assert_eq!(said(&bench), "Published");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_name_does_not_lead_to_itself() {
     let mut bound = service_in(&BOTH);
     let ingress = json!([{"hostname": HOST}]);
