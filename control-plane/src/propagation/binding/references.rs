@@ -30,8 +30,11 @@ const NAMED: usize = 3;
 pub struct Missing {
     /// Kind of what the workload refers to.
     pub kind: String,
-    /// Name of what the workload refers to, in the namespace of the workload.
+    /// Name of what the workload refers to, in the namespace of the workload if in any.
     pub name: String,
+    /// Whether it lies in no namespace, so that `propagateDeps` does not take it along.
+    #[serde(skip)]
+    pub is_cluster_scoped: bool,
     /// Clusters in which the workload is placed, and what it refers to is not.
     pub clusters: Vec<String>,
 }
@@ -59,6 +62,7 @@ pub fn missing<'a>(
         let lacking: Vec<String> = lacking.map(|it| (*it).to_owned()).collect();
         (!lacking.is_empty()).then(|| Missing {
             kind: key.kind.kind.clone(),
+            is_cluster_scoped: key.namespace.is_none(),
             name: key.name,
             clusters: lacking,
         })
@@ -82,11 +86,17 @@ pub fn condition(missing: &[Missing], held: &[Condition], now: Timestamp) -> Opt
         return is_over
             .then(|| conditions::new(CONDITION, conditions::FALSE, PLACED, message, now));
     }
+    let (mut all, mut rest) = (missing.iter(), missing.iter());
+    let advice = if all.all(|it| it.is_cluster_scoped) {
+        "it lies in no namespace and does not go along, so that it needs a policy of its own"
+    } else if rest.any(|it| it.is_cluster_scoped) {
+        "with propagateDeps in its policy it goes along, but for what lies in no namespace, which needs a policy of its own"
+    } else {
+        "with propagateDeps in its policy it goes along"
+    };
     let missing: Vec<String> = missing.iter().map(Missing::to_string).collect();
     let named = few(&missing, NAMED, ", ", |more| format!(", and {more} more"));
-    let message = format!(
-        "{named}; the workload is placed there and refers to it: with propagateDeps in its policy it goes along"
-    );
+    let message = format!("{named}; the workload is placed there and refers to it: {advice}");
     Some(conditions::new(
         CONDITION,
         conditions::TRUE,
@@ -152,6 +162,7 @@ mod tests {
             let each = names.iter().map(|name| Missing {
                 kind: "Secret".to_owned(),
                 name: (*name).to_owned(),
+                is_cluster_scoped: false,
                 clusters: vec!["m5".to_owned()],
             });
             each.collect()
@@ -171,5 +182,31 @@ mod tests {
         let over = condition(&[], &[reported], now).unwrap();
         assert_eq!((&*over.status, &*over.reason), ("False", PLACED));
         assert_eq!(condition(&[], &[over], now), None);
+    }
+
+    #[test]
+    fn the_report_advises_what_helps_in_or_outside_of_a_namespace() {
+        let settings = need("ConfigMap", "settings");
+        let mut role = need("ClusterRole", "reader");
+        role.namespace = None;
+        for (needs, advice) in [
+            (
+                vec![settings.clone()],
+                "with propagateDeps in its policy it goes along",
+            ),
+            (
+                vec![role.clone()],
+                "it lies in no namespace and does not go along, so that it needs a policy of its own",
+            ),
+            (
+                vec![settings, role],
+                "with propagateDeps in its policy it goes along, but for what lies in no namespace, which needs a policy of its own",
+            ),
+        ] {
+            let found = missing(&needs, ["m5"], |_| Some(BTreeSet::new()));
+            let reported = condition(&found, &[], Timestamp::UNIX_EPOCH).unwrap();
+            let advised = reported.message.split_once("refers to it: ");
+            assert_eq!(advised.map(|it| it.1), Some(advice));
+        }
     }
 }
