@@ -76,10 +76,7 @@ impl Detector {
         let Lookup::Found(template) = self.fleet.templates.get(key) else {
             return;
         };
-        if self.memory().is_update(key, &note) {
-            self.fleet
-                .warn_of_template(key, &template, "ApplyPolicyFailed", note);
-        }
+        self.warn_once(key, &template, &note);
     }
 
     async fn claim(

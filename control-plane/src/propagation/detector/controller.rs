@@ -24,6 +24,7 @@ use super::lazy::activates;
 use super::priority::{Classes, Priority};
 use super::refused::Refused;
 use super::report::Reports;
+use super::reported::Reported;
 use super::select::{reaches, selects};
 use super::{claims, dependencies, policies};
 use crate::fleet::Fleet;
@@ -45,6 +46,9 @@ pub(super) const LATER: Duration = Duration::from_mins(1);
 /// that it is gone.
 const TAKEOVER: Duration = Duration::from_mins(1);
 
+/// Reason of the event about a template of which nothing new is made.
+const UNAPPLIED: &str = "ApplyPolicyFailed";
+
 /// The controller's state: queues, and what it remembers to save writes. Everything in it may be
 /// lost.
 pub(super) struct Detector {
@@ -61,6 +65,8 @@ pub(super) struct Detector {
     /// Places new bindings, where this process is the scheduler, too.
     pub(super) first: Option<InitialPlacement>,
     memory: Mutex<Memory>,
+    /// What was published about templates, so that it is published once.
+    reported: Reported,
     /// Templates whose bindings went.
     remade: Remade<TemplateKey>,
     /// Time of the first reconciliation of a template.
@@ -76,8 +82,6 @@ pub(super) struct Memory {
     changed: HashMap<TemplateKey, Instant>,
     /// Claims to be written on the templates of the queue of claims.
     pub(super) claims: HashMap<TemplateKey, Claim>,
-    /// Last event about each template, so that it is published once.
-    reported: HashMap<TemplateKey, String>,
     /// Templates of which no binding could be made.
     pub(super) refused: Refused,
     /// Which bindings each policy has.
@@ -89,17 +93,10 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Notes what is reported of a template; whether it is something else than was reported last.
-    pub(super) fn is_update(&mut self, key: &TemplateKey, note: &str) -> bool {
-        let known = self.reported.insert(key.clone(), note.to_owned());
-        known.as_deref() != Some(note)
-    }
-
     fn forget(&mut self, key: &TemplateKey) -> Option<PolicyKey> {
         self.arriving.end(key);
         self.changed.remove(key);
         self.claims.remove(key);
-        self.reported.remove(key);
         self.refused.clear(key)
     }
 }
@@ -120,6 +117,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         classes: Classes::of(fleet),
         first: InitialPlacement::follow(fleet),
         memory: Mutex::default(),
+        reported: Reported::default(),
         remade: Remade::default(),
         began: OnceLock::new(),
     });
@@ -147,6 +145,7 @@ fn listen(detector: &Arc<Detector>) {
     let to = Arc::clone(detector);
     fleet.templates.on_change(move |change| {
         if change.event == TemplateEvent::Gone {
+            to.reported.forget(&change.key);
             let refused = to.memory().forget(&change.key);
             if let Some(policy) = refused {
                 to.reports.add(policy);
@@ -431,7 +430,7 @@ impl Detector {
 
     /// Forgets why no binding could be made of a template.
     fn accept(&self, key: &TemplateKey) {
-        self.memory().reported.remove(key);
+        self.reported.settle(key, UNAPPLIED);
         self.forget_refusal(key);
     }
 
@@ -450,11 +449,18 @@ impl Detector {
             return false;
         };
         self.forget_refusal(key);
-        if self.memory().is_update(key, &note) {
-            self.fleet
-                .warn_of_template(key, template, "ApplyPolicyFailed", note);
-        }
+        self.warn_once(key, template, &note);
         true
+    }
+
+    /// Tells the owner of a template why nothing new is made of it: once, until it is another
+    /// reason. Returns whether it is one.
+    pub(super) fn warn_once(&self, key: &TemplateKey, template: &Template, note: &str) -> bool {
+        let is_update = self.reported.is_update(key, UNAPPLIED, note);
+        if is_update {
+            self.fleet.warn_of_template(key, template, UNAPPLIED, note);
+        }
+        is_update
     }
 
     /// Returns what is told of a template without a policy that asks for other replicas than were
@@ -488,18 +494,15 @@ impl Detector {
     fn report(&self, key: &TemplateKey, template: &Template, policy: &Policy, error: &Error) {
         let note = error.to_string();
         self.refuse(key, policy, note.clone());
-        if !self.memory().is_update(key, &note) {
+        if !self.warn_once(key, template, &note) {
             return;
         }
         tracing::warn!(template = %key, policy = %policy.key(), error = note, "cannot propagate");
-        let reason = "ApplyPolicyFailed";
-        self.fleet
-            .warn_of_template(key, template, reason, note.clone());
         // What is wrong with the policy itself is reported by its audit; this is about one of its
         // templates.
         if matches!(error, Error::Build(_) | Error::Unreadable { .. }) {
             let note = format!("{key}: {note}");
-            policy.report(&self.fleet.events, EventType::Warning, reason, note);
+            policy.report(&self.fleet.events, EventType::Warning, UNAPPLIED, note);
         }
     }
 }

@@ -26,6 +26,7 @@ pub(crate) mod preempt;
 mod priority;
 mod refused;
 mod report;
+mod reported;
 pub(crate) mod select;
 
 #[cfg(test)]

@@ -17,7 +17,6 @@ use parking_lot::Mutex;
 use super::attach::{Attached, MOST_REFERRERS, Referrer};
 use super::former::{still_needed, without};
 use super::index::{Index, Touched, kinds_of};
-use super::reported::Reported;
 use super::writes::{preserve, record, recorded, release, send};
 use crate::fleet::Fleet;
 use crate::fleet::binding::{BindingKey, Bindings};
@@ -34,6 +33,7 @@ use crate::propagation::binding::absence::is_made_again;
 use crate::propagation::detector::build;
 use crate::propagation::detector::controller::LATER;
 use crate::propagation::detector::error::Error;
+use crate::propagation::detector::reported::Reported;
 
 struct Distributor {
     referrers: Queue<BindingKey>,

@@ -12,7 +12,6 @@ mod controller;
 mod former;
 mod index;
 pub(super) mod missing;
-mod reported;
 mod writes;
 
 pub(super) use controller::start;
