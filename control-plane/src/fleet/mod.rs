@@ -43,6 +43,7 @@ mod waiting;
 pub mod works;
 pub mod write;
 
+use std::any::Any;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -150,6 +151,9 @@ pub struct Fleet {
     /// What workloads need, once their controller has registered itself; nothing where this process
     /// distributes no dependencies.
     pub dependencies: OnceLock<Box<dyn Dependencies>>,
+    /// The snapshot of the clusters that all share who choose among these, of a type of the
+    /// scheduler, once one of them follows it.
+    pub live_snapshot: OnceLock<Box<dyn Any + Send + Sync>>,
     /// Which movement is paused.
     pub pauses: Pauses,
     /// The ConfigMap that pauses the fleet.
@@ -222,6 +226,7 @@ impl Fleet {
             templates_followed: OnceLock::new(),
             override_lookup: OverrideLookup::default(),
             dependencies: OnceLock::new(),
+            live_snapshot: OnceLock::new(),
             customizations: Customizations::new(watch_client.clone(), Arc::clone(&interpreters)),
             interpreter_webhooks: InterpreterWebhooks::new(
                 watch_client.clone(),
