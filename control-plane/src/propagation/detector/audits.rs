@@ -139,7 +139,7 @@ impl Audits {
         self.state.lock().get(key).map(|state| state.changed)
     }
 
-    /// Has a policy audited once more, because something that it names may have gone.
+    /// Has a policy audited once more, because something that it names may have come or gone.
     pub(super) fn again(&self, key: PolicyKey) {
         if self.state.lock().contains_key(&key) {
             self.queue.add_after(key, GRACE);
@@ -444,6 +444,40 @@ mod tests {
         bench.api.delete("propagationpolicies", "shop", "web");
         pass(300).await;
         assert_eq!(reason("late"), "AllPartsHaveEffect");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_policy_of_all_namespaces_tells_of_one_that_is_made_later_and_goes_everywhere() {
+        let policy = json!({
+            "metadata": {
+                "name": "all", "uid": "p",
+                "labels": {"clusterpropagationpolicy.karmada.io/permanent-id": "p"},
+            },
+            "spec": {
+                "resourceSelectors": [{"apiVersion": "v1", "kind": "Namespace"}],
+                "placement": {"clusterAffinity": {"clusterNames": ["m1"]}},
+            },
+        });
+        let namespace = |name: &str| json!({"metadata": {"name": name, "uid": name}});
+        let mut bench = Bench::new([
+            ("clusters", testing::cluster("m1")),
+            ("clusterpropagationpolicies", policy),
+            ("namespaces", namespace("default")),
+        ]);
+        bench.api.serve("/api/v1", "v1", "namespaces", "Namespace");
+        detect(&mut bench).await;
+        let reason = || {
+            let policy = bench.api.object("clusterpropagationpolicies", "", "all");
+            let conditions = policy.unwrap()["status"]["conditions"].clone();
+            let mut conditions = conditions.as_array().cloned().unwrap_or_default();
+            conditions.retain(|it| it["type"] == "Effective");
+            conditions.pop().unwrap_or_default()["reason"].clone()
+        };
+        pass(120).await;
+        assert_eq!(reason(), "AllPartsHaveEffect");
+        bench.api.put("namespaces", namespace("shop"));
+        pass(120).await;
+        assert_eq!(reason(), "PlacedEverywhere");
     }
 
     #[test]

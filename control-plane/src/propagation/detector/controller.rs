@@ -204,6 +204,11 @@ fn listen_to_bindings(detector: &Arc<Detector>, bindings: &Bindings) {
             }
             (None, Some(_)) => {
                 let key = key();
+                // A Namespace may go to all clusters, whatever its policy says of it.
+                let is_namespace = (&*key.kind.api_version, &*key.kind.kind) == ("v1", "Namespace");
+                if let Some(is) = is.filter(|_| is_namespace) {
+                    to.audits.again(is.policy);
+                }
                 let again = to.memory().arriving.end(&key);
                 if again {
                     to.templates.add(key);
