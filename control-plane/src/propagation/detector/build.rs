@@ -16,7 +16,7 @@ use muster_shared::names::{self, annotation};
 use serde_json::{Value, json};
 
 use super::identity::{Owner, owner, sound_name};
-use crate::fleet::claim::Claim;
+use crate::fleet::claim::{Claim, Pairs};
 use crate::fleet::labelled::Labelled as _;
 use crate::fleet::protection::protect;
 use crate::fleet::template::{TEMPLATE_FINGERPRINT, Template, TemplateKey, recorded_fingerprint};
@@ -151,9 +151,6 @@ impl<'a> Wanted<'a> {
 
     /// Returns the whole binding, for the case that it does not exist yet.
     ///
-    /// Its permanent id is the uid of the template: unique, known before the binding exists, and
-    /// kept as a label from then on. Karmada's admission leaves an id alone that is there.
-    ///
     /// `held` are the clusters that have copies by a former binding of its name: the scheduler
     /// moves them like others. Without any, `place` decides where it goes, if that can be decided
     /// now.
@@ -170,7 +167,6 @@ impl<'a> Wanted<'a> {
         let is_new = held.is_empty();
         spec.clusters = held;
         let mut annotations = self.claim.annotations();
-        annotations.insert(TEMPLATE_FINGERPRINT.to_owned(), self.fingerprint.clone());
         if is_new && let Some(placed) = place(&spec) {
             spec.clusters = placed.clusters;
             annotations.insert(
@@ -178,18 +174,9 @@ impl<'a> Wanted<'a> {
                 placed.applied_placement,
             );
         }
-        let mut labels = self.claim.labels();
-        labels.insert(self.scope().binding_id_label().to_owned(), self.uid());
-        let mut metadata = json!({
-            "name": self.name(),
-            "labels": labels,
-            "annotations": annotations,
-            "finalizers": [self.scope().binding_finalizer()],
-            "ownerReferences": [self.template.owner(self.metadata)],
-        });
-        if let Some(namespace) = &self.template.namespace {
-            metadata["namespace"] = json!(namespace);
-        }
+        let template = (self.template, self.metadata);
+        let pairs = (self.claim.labels(), annotations);
+        let metadata = metadata(template, self.name(), &self.fingerprint, pairs);
         let mut binding = AnyBinding::default();
         binding.metadata = serde_json::from_value(metadata)?;
         binding.spec = spec;
@@ -295,6 +282,34 @@ impl<'a> Wanted<'a> {
     fn scope(&self) -> ResourceScope {
         ResourceScope::of(self.template.namespace.as_deref())
     }
+}
+
+/// Returns the metadata of a binding that does not exist yet, with these labels and annotations of
+/// its own.
+///
+/// Its permanent id is the uid of the template: unique, known before the binding exists, and kept
+/// as a label from then on. Karmada's admission leaves an id alone that is there.
+pub fn metadata(
+    (key, template): (&TemplateKey, &ObjectMeta),
+    name: &str,
+    fingerprint: &str,
+    (mut labels, mut annotations): (Pairs, Pairs),
+) -> Value {
+    let scope = ResourceScope::of(key.namespace.as_deref());
+    let uid = template.uid.clone().unwrap_or_default();
+    labels.insert(scope.binding_id_label().to_owned(), uid);
+    annotations.insert(TEMPLATE_FINGERPRINT.to_owned(), fingerprint.to_owned());
+    let mut metadata = json!({
+        "name": name,
+        "labels": labels,
+        "annotations": annotations,
+        "finalizers": [scope.binding_finalizer()],
+        "ownerReferences": [key.owner(template)],
+    });
+    if let Some(namespace) = &key.namespace {
+        metadata["namespace"] = json!(namespace);
+    }
+    metadata
 }
 
 /// Returns whether two states of a binding differ in something that the detector writes.

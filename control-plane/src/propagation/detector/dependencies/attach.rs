@@ -8,7 +8,7 @@ use muster_shared::api::binding::{
 };
 use muster_shared::api::policy::{ConflictResolution, SuspendClusters};
 use muster_shared::merge;
-use muster_shared::names::{self, finalizer, label};
+use muster_shared::names::{self, label};
 use serde_json::{Map, Value, json};
 
 use crate::fleet::binding::BindingKey;
@@ -179,20 +179,13 @@ impl<'a> Attached<'a> {
         };
         spec.required_by = self.snapshots.iter().map(|it| it.0.clone()).collect();
         self.inherit(&mut spec);
-        let mut labels = self.marks();
-        let uid = self.template.metadata().uid.clone().unwrap_or_default();
-        labels.insert(label::RESOURCE_BINDING_ID.to_owned(), uid.clone());
+        let template = (self.key, self.template.metadata());
+        let fingerprint = self.template.fingerprint();
+        let pairs = (self.marks(), BTreeMap::new());
         json!({
             "apiVersion": "work.karmada.io/v1alpha2",
             "kind": "ResourceBinding",
-            "metadata": {
-                "namespace": self.key.namespace,
-                "name": self.name,
-                "labels": labels,
-                "annotations": { TEMPLATE_FINGERPRINT: self.template.fingerprint() },
-                "finalizers": [finalizer::RESOURCE_BINDING],
-                "ownerReferences": [self.key.owner(self.template.metadata())],
-            },
+            "metadata": build::metadata(template, &self.name, &fingerprint, pairs),
             "spec": spec,
         })
     }
