@@ -26,7 +26,7 @@ use crate::fleet::parked::Parked;
 use crate::fleet::protection::preserves_on_deletion;
 use crate::fleet::remade::Remade;
 use crate::fleet::selection::Subject;
-use crate::fleet::template::{Template, TemplateKey};
+use crate::fleet::template::{Kind, Template, TemplateKey};
 use crate::fleet::template_event::{KindState, Lookup, TemplateEvent};
 use crate::fleet::works::{CachedWork, binding_of};
 use crate::propagation::binding::absence::is_made_again;
@@ -286,6 +286,7 @@ impl Distributor {
         for kind in kinds_of(&needs) {
             fleet.templates.name(&kind);
         }
+        self.report_placeless(fleet, &key, &binding, &needs);
         let touched = self.index.lock().set(&key, needs);
         self.touch(fleet, touched);
         Ok(next)
@@ -511,6 +512,39 @@ impl Distributor {
         }
     }
 
+    /// Tells the owner of a workload, once each, of what the rule of its kind names without the
+    /// namespace in which it lies: there is no such object to take along. Of a kind that is not
+    /// listed yet that is found out later.
+    fn report_placeless(
+        &self,
+        fleet: &Fleet,
+        key: &BindingKey,
+        binding: &AnyBinding,
+        needs: &[Dependency],
+    ) {
+        for need in needs.iter().filter(|it| it.namespace.is_none()) {
+            let kind = Kind::new(&*need.api_version, &*need.kind);
+            let is_placeless = match fleet.templates.kind_state(&kind) {
+                KindState::Listed => fleet.templates.is_namespaced(&kind),
+                KindState::Sought | KindState::Unlisted => {
+                    _ = self.parked.wait(&kind, key.clone());
+                    false
+                }
+                KindState::Reserved | KindState::Missing | KindState::Unfit => false,
+            };
+            let name = need.name.as_deref().unwrap_or("by label");
+            let about = TemplateKey::of(&binding.spec.resource);
+            let note = format!(
+                "refers to {} {name} without a namespace, so that it does not go along (propagateDeps): the rule of the kind has to name the namespace",
+                need.kind
+            );
+            let subject = format!("{} {name} of no namespace", need.kind);
+            if is_placeless && self.reported.is_update(&about, &subject, &note) {
+                fleet.publish(binding, EventType::Warning, STAY_BEHIND, note);
+            }
+        }
+    }
+
     /// Tells the owners of workloads, once each, that something that these refer to by the rule of
     /// their kind lies in no namespace: it does not go along with them. Its own policy may come a
     /// moment after it.
@@ -725,6 +759,36 @@ mod tests {
             let reported = bench.api.reported().await.into_iter();
             let reported = reported.filter(|it| it.1 == STAY_BEHIND && it.0 == "web-deployment");
             assert_eq!(reported.count(), expected);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_workload_is_told_once_of_what_its_rule_names_without_the_namespace_that_it_lies_in()
+    {
+        for (namespace, expected) in [("", 1), (", namespace = 'shop'", 0)] {
+            let script = format!(
+                "function GetDependencies(object) \
+                 return {{{{apiVersion = 'v1', kind = 'ConfigMap', name = 'conf'{namespace}}}}} end"
+            );
+            let rule = json!({
+                "metadata": {"name": "deployments"},
+                "spec": {
+                    "target": {"apiVersion": "apps/v1", "kind": "Deployment"},
+                    "customizations": {"dependencyInterpretation": {"luaScript": script}},
+                },
+            });
+            let objects = [
+                ("resourceinterpretercustomizations", rule),
+                ("resourcebindings", referrer()),
+            ];
+            let bench = bench(objects).await;
+            let mut edited = referrer();
+            edited["metadata"]["generation"] = json!(2);
+            bench.api.put("resourcebindings", edited);
+            pass(10).await;
+            let reported = bench.api.reported().await.into_iter();
+            let reported = reported.filter(|it| it.1 == STAY_BEHIND && it.0 == "web-deployment");
+            assert_eq!(reported.count(), expected, "{namespace}");
         }
     }
 
