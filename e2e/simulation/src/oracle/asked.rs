@@ -5,7 +5,8 @@
 //! wants; that of a failing application needs a policy that asks for it, and a report that has been
 //! unhealthy for as long as it says. A workload that was moved to a cluster leaves it where its
 //! Work has not been applied for half a minute. Copies that a new placement gives up leave with an
-//! eviction of the same write, by a request, or because a person changed the clusters, or because the placement does not let the cluster in.
+//! eviction of the same write, by a request, because a person changed the clusters, or because the
+//! placement does not let the cluster in.
 
 use std::collections::BTreeMap;
 
@@ -104,8 +105,9 @@ fn is_reported(binding: Binding<'_>) -> bool {
     groups.is_null() || !binding.0["status"]["lastScheduledTime"].is_null()
 }
 
-/// Returns whether the placement of a workload does not let its cluster in. A copy stays there while
-/// the cluster cannot be judged, and leaves once it can be, however long ago the placement changed.
+/// Returns whether the placement of a workload does not let its cluster in. A copy stays there
+/// while the cluster cannot be judged, and leaves once it can be, however long ago the placement
+/// changed.
 fn is_ruled_out(scene: &Scene, binding: Binding<'_>, name: &str) -> bool {
     let affinity = &binding.0["spec"]["placement"]["clusterAffinity"];
     let cluster = scene.cluster(name);
