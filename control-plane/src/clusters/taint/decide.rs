@@ -80,14 +80,14 @@ pub fn decide(scene: &Scene<'_>, now: Timestamp) -> Outcome {
     let conditions = scene.cluster.conditions();
     let selected = |policy: &ClusterTaintPolicy| policy.spec.target().is_none_or(scene.selects);
     let speaking = policies.iter().filter(|it| selected(it));
-    let named = speaking.flat_map(|it| it.spec.taints.iter().map(PolicyTaint::taint));
+    let shipped = speaking.flat_map(|it| it.spec.taints.iter().map(PolicyTaint::taint));
     let record = scene.record.clone().unwrap_or_default();
     let mut work = Work {
         taints: scene.cluster.spec.taints.clone(),
         size: record.size(),
         record,
         adopting: scene.record.is_none(),
-        named: named.map(|it| (it.key, it.effect)).collect(),
+        named: shipped.map(|it| (it.key, it.effect)).collect(),
         asked_for: HashSet::new(),
         now,
         again: None,
