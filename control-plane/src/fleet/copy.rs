@@ -2,9 +2,7 @@
 //! out there, what its Work says, and how many replicas it has to run.
 
 use std::fmt;
-use std::sync::Arc;
 
-use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::{ObjectReference, ResourceBindingSpec, TargetCluster};
 use muster_shared::api::work::WorkStatus;
 use muster_shared::conditions;
@@ -106,23 +104,6 @@ pub fn copies(clusters: &[TargetCluster]) -> impl Iterator<Item = &TargetCluster
     clusters
         .iter()
         .filter(move |it| !is_divided || it.replicas > 0)
-}
-
-/// Returns a workload with the replicas that override policies leave of its shares.
-pub fn as_given(fleet: &Fleet, mut workload: Arc<AnyBinding>) -> Arc<AnyBinding> {
-    let given = |it: &TargetCluster| {
-        let share = it.replicas;
-        fleet.override_lookup.given(&workload.spec, &it.name, share)
-    };
-    let shares: Vec<i32> = workload.spec.clusters.iter().map(given).collect();
-    let targets = workload.spec.clusters.iter().map(|it| it.replicas);
-    if !targets.eq(shares.iter().copied()) {
-        let changed = Arc::make_mut(&mut workload);
-        for (target, share) in changed.spec.clusters.iter_mut().zip(shares) {
-            target.replicas = share;
-        }
-    }
-    workload
 }
 
 /// Returns whether a Work is no copy of its workload yet: it asks for none of the replicas that the

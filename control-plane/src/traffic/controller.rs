@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_shared::api::any_binding::AnyBinding;
-use muster_shared::api::binding::ObjectReference;
+use muster_shared::api::binding::{ObjectReference, TargetCluster};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::controller::Controller;
 use muster_shared::events::EventType;
@@ -30,7 +30,6 @@ use crate::fleet::api_error::ApiError;
 use crate::fleet::availability::readiness;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::claim::Claim;
-use crate::fleet::copy::as_given;
 use crate::fleet::labelled::Labelled as _;
 use crate::fleet::last_patches::LastPatches;
 use crate::fleet::sets::take;
@@ -397,6 +396,23 @@ impl Traffic {
             Written::AsItWas | Written::Changed => Ok(Next::Done),
         }
     }
+}
+
+/// Returns a workload with the replicas that override policies leave of its shares.
+fn as_given(fleet: &Fleet, mut workload: Arc<AnyBinding>) -> Arc<AnyBinding> {
+    let given = |it: &TargetCluster| {
+        let share = it.replicas;
+        fleet.override_lookup.given(&workload.spec, &it.name, share)
+    };
+    let shares: Vec<i32> = workload.spec.clusters.iter().map(given).collect();
+    let targets = workload.spec.clusters.iter().map(|it| it.replicas);
+    if !targets.eq(shares.iter().copied()) {
+        let changed = Arc::make_mut(&mut workload);
+        for (target, share) in changed.spec.clusters.iter_mut().zip(shares) {
+            target.replicas = share;
+        }
+    }
+    workload
 }
 
 fn placed<'a>(fleet: &Fleet, name: &'a str, binding: &'a AnyBinding) -> Placed<'a> {

@@ -19,7 +19,6 @@ use crate::clusters::cluster::{failed, write_if_changed};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::availability::readiness;
-use crate::fleet::copy::as_given;
 use crate::fleet::write::Written;
 
 /// Time for which changes of workloads are gathered: a cluster whose share wavers is written so
@@ -101,10 +100,7 @@ async fn attend(fleet: &Fleet, name: &str) -> Result<Next, ApiError> {
                 .get(None, it)
                 .is_some_and(|it| is_reporting(&it))
         };
-        // A copy that an override policy empties is healthy, and says nothing about the others.
-        let given = bindings_of(fleet, name).into_iter();
-        let given = given.map(|it| as_given(fleet, it));
-        Count::of(name, given, others).condition(&fleet.settings, now)
+        Count::of(name, bindings_of(fleet, name), others).condition(&fleet.settings, now)
     } else if cluster.condition(WORKLOADS_HEALTHY).is_some() {
         let message = "workloads are not compared: --cluster-unhealthy-workloads-threshold is 0";
         conditions::new(WORKLOADS_HEALTHY, UNKNOWN, "Off", message, now)
@@ -130,24 +126,17 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::fleet::lookups::Overridden;
     use crate::fleet::testing::{Bench, binding, cluster, pass};
     use crate::settings::Settings;
 
     async fn bench(threshold: f64, health: &str) -> Bench {
-        overridden(threshold, health, None).await
-    }
-
-    /// Returns the same where an override policy leaves no replicas in a cluster.
-    async fn overridden(threshold: f64, health: &str, emptied: Option<&'static str>) -> Bench {
         let settings = Settings {
             cluster_unhealthy_workloads_threshold: threshold,
             cluster_unhealthy_workloads_minimum: 1,
             ..Settings::default()
         };
         let mut workload = binding();
-        workload["spec"]["clusters"] =
-            json!([{"name": "m1", "replicas": 2}, {"name": "m2", "replicas": 2}]);
+        workload["spec"]["clusters"] = json!([{"name": "m1"}, {"name": "m2"}]);
         workload["status"] = json!({"aggregatedStatus": [
             {"clusterName": "m1", "health": health}, {"clusterName": "m2", "health": "Healthy"},
         ]});
@@ -157,14 +146,6 @@ mod tests {
             ("resourcebindings", workload),
         ];
         let mut bench = Bench::with(settings, objects);
-        bench.fleet.override_lookup.answer(move |_, cluster| {
-            let none = Overridden {
-                asked: Some(2),
-                replicas: Some(0),
-                members_scale: false,
-            };
-            Ok((emptied == Some(cluster)).then_some(none))
-        });
         start(&bench.fleet, &mut bench.tasks);
         bench.follow().await;
         pass(30).await;
@@ -201,13 +182,6 @@ mod tests {
         dead["status"]["conditions"][0]["status"] = json!("Unknown");
         bench.api.put("clusters", dead);
         pass(30).await;
-        let too_few = Some(("Unknown".to_owned(), "TooFewWorkloads".to_owned()));
-        assert_eq!(reported(&bench), too_few);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_copy_that_an_override_policy_empties_says_nothing_against_others() {
-        let bench = overridden(0.5, "Unhealthy", Some("m2")).await;
         let too_few = Some(("Unknown".to_owned(), "TooFewWorkloads".to_owned()));
         assert_eq!(reported(&bench), too_few);
     }
