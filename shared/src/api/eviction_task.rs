@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{absent, failover::PurgeMode, schema};
+use crate::names::eviction::{REASON_APPLICATION_FAILURE, REASON_NOT_APPLIED};
 
 /// Eviction of a resource from one cluster. While the task exists, the copy in that cluster is kept
 /// as it is, except with purge mode `Directly`.
@@ -88,6 +89,13 @@ impl GracefulEvictionTask {
     pub fn purges_directly(&self) -> bool {
         let mode = self.purge_mode.as_ref().map(PurgeMode::canonical);
         mode == Some(&PurgeMode::Directly)
+    }
+
+    /// Returns whether the task alone says why the workload left the cluster: the application
+    /// failed there, or could not be applied. The cluster itself shows no sign of that, unlike a
+    /// taint.
+    pub fn is_about_the_copy(&self) -> bool {
+        [REASON_APPLICATION_FAILURE, REASON_NOT_APPLIED].contains(&&*self.reason)
     }
 
     /// Returns whether the task carries the state for the new copy. Nothing else has it until that

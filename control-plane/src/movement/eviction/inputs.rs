@@ -48,7 +48,7 @@ pub fn may_take_more(before: &AnyBinding, now: &AnyBinding) -> bool {
     refuses_less(before, now)
         || left.any(|it| {
             let cluster = &it.from_cluster;
-            is_healthy(now, cluster) && !is_healthy(before, cluster)
+            !it.purges_directly() && is_healthy(now, cluster) && !is_healthy(before, cluster)
         })
 }
 
@@ -82,6 +82,7 @@ fn preserves_state(binding: &AnyBinding) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use muster_shared::api::policy::PurgeMode;
     use serde_json::{Value, json};
 
     use super::*;
@@ -178,6 +179,13 @@ mod tests {
             let [before, now] = [before, now].map(|it| binding(&[left(task), it.clone()]));
             assert_eq!(may_take_more(&before, &now), expected, "{what}");
         }
+        let [before, now] = [ill, well].map(|report| {
+            let mut binding = binding(&[left("m3"), report]);
+            let tasks = &mut binding.spec.graceful_eviction_tasks;
+            tasks[0].purge_mode = Some(PurgeMode::Directly);
+            binding
+        });
+        assert!(!may_take_more(&before, &now), "it goes first");
     }
 
     #[test]

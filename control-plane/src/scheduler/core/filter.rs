@@ -9,9 +9,7 @@ use muster_shared::api::data_replication::DataReference;
 use muster_shared::api::policy::Placement;
 use muster_shared::conditions;
 use muster_shared::k8s::Taint;
-use muster_shared::names::eviction::{
-    REASON_APPLICATION_FAILURE, REASON_NO_CLUSTER_FIT, REASON_NOT_APPLIED,
-};
+use muster_shared::names::eviction::REASON_NO_CLUSTER_FIT;
 use muster_shared::taints::{NO_EXECUTE, describe, tolerates};
 
 use super::affinity::Affinity;
@@ -342,9 +340,8 @@ impl<'a> Filters<'a> {
                 // tried there again. So it is with one that could not apply the workload. Where it
                 // was placed again while the task lasts, which may be for ever (purge mode Never),
                 // it stays.
-                let is_shown =
-                    ![REASON_APPLICATION_FAILURE, REASON_NOT_APPLIED].contains(&&*task.reason);
-                let is_over = is_shown || self.is_healthy_in(cluster);
+                let keeps_healthy = !task.purges_directly() && self.is_healthy_in(cluster);
+                let is_over = keeps_healthy || !task.is_about_the_copy();
                 !(is_over || placed) || self.is_driven_out(cluster)
             }
         };

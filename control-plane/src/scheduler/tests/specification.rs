@@ -1,6 +1,7 @@
 //! Tests of the scheduler beyond the recorded vectors: failover, taints, groups, spreading.
 
 use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus};
+use muster_shared::api::policy::PurgeMode;
 use serde_json::{Value, json};
 
 use super::fixtures::{
@@ -144,19 +145,24 @@ fn an_application_goes_back_to_a_cluster_where_its_old_copy_is_healthy_again() {
         "0/1 clusters are available: 1 cluster(s) had untolerated taint {x:NoExecute}.";
     for reason in ["ApplicationFailure", "NotApplied"] {
         let spec = leaving(deployment(2, &dynamic()), "m", reason);
-        for (health, reporting, cluster, expected) in [
-            ("Healthy", "m", &up, "m:2"),
-            ("Unhealthy", "m", &up, evicting),
-            ("Unknown", "m", &up, evicting),
-            ("Healthy", "other", &up, evicting),
-            ("Healthy", "m", &down, untolerated),
+        let mut goes = spec.clone();
+        goes.graceful_eviction_tasks[0].purge_mode = Some(PurgeMode::Directly);
+        for (spec, health, reporting, cluster, expected) in [
+            (&spec, "Healthy", "m", &up, "m:2"),
+            (&spec, "Unhealthy", "m", &up, evicting),
+            (&spec, "Unknown", "m", &up, evicting),
+            (&spec, "Healthy", "other", &up, evicting),
+            (&spec, "Healthy", "m", &down, untolerated),
+            // That copy is about to be removed.
+            (&goes, "Healthy", "m", &up, evicting),
         ] {
             let reports = json!([{ "clusterName": reporting, "health": health }]);
             let status: ResourceBindingStatus =
                 serde_json::from_value(json!({ "aggregatedStatus": reports })).unwrap();
             let clusters = snapshot(std::slice::from_ref(cluster));
-            let got = |options: &Options| text(schedule(&spec, &status, &clusters, options));
-            let what = format!("{reason}, {health} in {reporting}");
+            let got = |options: &Options| text(schedule(spec, &status, &clusters, options));
+            let mode = &spec.graceful_eviction_tasks[0].purge_mode;
+            let what = format!("{reason}, {mode:?}, {health} in {reporting}");
             assert_eq!(got(&Options::default()), expected, "{what}");
             assert_ne!(got(&Options::karmada()), "m:2", "{what}");
         }
