@@ -97,7 +97,8 @@ pub enum Done {
     Unwanted,
     /// The workload was placed in this cluster again.
     BackInPlace,
-    /// There is no replacement, and the cluster has recovered: the old copy stays as the only one.
+    /// There is no replacement, and the cluster has recovered, or the application if it failed in
+    /// it: the old copy stays as the only one.
     Recovered,
     /// The cluster left the fleet, with the copy, and the task carries nothing for a new one.
     ClusterGone,
@@ -113,7 +114,7 @@ impl Done {
             Self::Over => "the Job is over",
             Self::Unwanted => "the template asks for no replicas any more",
             Self::BackInPlace => "the workload was placed there again",
-            Self::Recovered => "the cluster recovered and there is no replacement",
+            Self::Recovered => "the cluster or its copy recovered and there is no replacement",
             Self::ClusterGone => "the cluster left the fleet",
         }
     }
@@ -406,6 +407,14 @@ impl<'a> Situation<'a> {
         }
     }
 
+    /// Returns whether what drove the workload out of a sound cluster is over. Where it failed, or
+    /// could not be applied, a cluster is sound all the time: only a healthy copy says so.
+    fn has_recovered(&self, task: &GracefulEvictionTask) -> bool {
+        let report = self.reports.get(&*task.from_cluster);
+        let is_healthy = report.is_some_and(|it| it.health == Some(ResourceHealth::Healthy));
+        is_healthy || !task.is_about_the_copy()
+    }
+
     fn judge(
         &self,
         task: &GracefulEvictionTask,
@@ -437,8 +446,8 @@ impl<'a> Situation<'a> {
             return Some(Done::Unwanted);
         }
         if facts.clusters.is_empty() {
-            let restores = facts.restores && state == PlaceState::Sound;
-            return restores.then_some(Done::Recovered);
+            let is_sound = state == PlaceState::Sound && self.has_recovered(task);
+            return (facts.restores && is_sound).then_some(Done::Recovered);
         }
         let ended = end(task, created).is_some_and(|end| now > end);
         // The policy gives up health for time, not the replacement: that has to have been made in a

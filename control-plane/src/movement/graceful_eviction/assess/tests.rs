@@ -290,18 +290,38 @@ fn a_cluster_that_is_chosen_again_or_recovers_without_replacement_keeps_its_copy
     let left: &dyn Fn(&str) -> PlaceState = &|_| PlaceState::Left;
     let gone: &dyn Fn(&str) -> PlaceState = &|_| PlaceState::Gone;
     let both = [target("old", 1), target("new", 1)];
-    for (clusters, state, expected) in [
-        (&both[..], left, Some(Done::BackInPlace)),
-        (&[], sound, Some(Done::Recovered)),
-        (&[], left, None),
-        (&[], gone, Some(Done::ClusterGone)),
+    let [well, ill] = [ResourceHealth::Healthy, ResourceHealth::Unhealthy]
+        .map(|health| [report("old", health, None)]);
+    let taint = "TaintUntolerated";
+    for (clusters, state, reason, reports, expected) in [
+        (&both[..], left, taint, &ill, Some(Done::BackInPlace)),
+        (&[], sound, taint, &ill, Some(Done::Recovered)),
+        (&[], left, taint, &well, None),
+        (&[], gone, taint, &well, Some(Done::ClusterGone)),
+        // The cluster was sound when the application failed there: another scheduler has still to
+        // choose.
+        (&[], sound, "ApplicationFailure", &ill, None),
+        (
+            &[],
+            sound,
+            "ApplicationFailure",
+            &well,
+            Some(Done::Recovered),
+        ),
+        (&[], left, "ApplicationFailure", &well, None),
+        (&[], sound, "NotApplied", &ill, None),
+        (&[], sound, "NotApplied", &well, Some(Done::Recovered)),
     ] {
         let facts = Facts {
             cluster: state,
-            ..facts(clusters, &[])
+            ..facts(clusters, reports)
         };
-        let done = end(task(None), &facts, 10);
-        assert_eq!(done, expected);
+        let task = GracefulEvictionTask {
+            reason: reason.to_owned(),
+            ..task(None)
+        };
+        let done = end(task, &facts, 10);
+        assert_eq!(done, expected, "{reason} {reports:?}");
         assert!(done.is_none_or(|done| !done.removes_the_copy()));
     }
 }
@@ -600,7 +620,7 @@ fn an_event_says_why_a_task_is_done_and_whether_the_old_copy_goes_with_it() {
         (Done::Expired, "grace period is over", true),
         (Done::Released, "suppressDeletion", true),
         (Done::BackInPlace, "placed there again", false),
-        (Done::Recovered, "cluster recovered", false),
+        (Done::Recovered, "copy recovered", false),
         (Done::ClusterGone, "left the fleet", false),
     ] {
         assert!(done.describe().contains(why), "{}", done.describe());

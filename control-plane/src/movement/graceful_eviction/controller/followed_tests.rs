@@ -232,21 +232,21 @@ async fn a_health_rule_that_a_user_adds_meanwhile_does_not_vouch_for_what_was_sa
 
 #[tokio::test(start_paused = true)]
 async fn a_workload_of_another_scheduler_that_runs_nowhere_is_put_back_in_its_cluster_again() {
-    for (scheduler, expected) in [
-        ("other", Some(json!([{"name": "m1", "replicas": 2}]))),
+    for (scheduler, reason, expected) in [
+        ("other", "r", Some(json!([{"name": "m1", "replicas": 2}]))),
+        // It has just left, and is about to be placed by that scheduler.
+        ("other", "ApplicationFailure", None),
         // Our own scheduler takes care of its workloads.
-        ("", None),
-        ("default-scheduler", None),
+        ("", "r", None),
+        ("default-scheduler", "r", None),
     ] {
-        let bench = started([
-            ("clusters", cluster("m1")),
-            ("resourcebindings", leaving(scheduler, &json!([]))),
-        ])
-        .await;
+        let mut binding = leaving(scheduler, &json!([]));
+        binding["spec"]["gracefulEvictionTasks"][0]["reason"] = json!(reason);
+        let bench = started([("clusters", cluster("m1")), ("resourcebindings", binding)]).await;
         pass(10).await;
         let writes = bench.api.writes();
         let clusters: Vec<_> = writes.iter().map(|it| &it.2["spec"]["clusters"]).collect();
-        assert_eq!(clusters, Vec::from_iter(&expected), "{scheduler}");
+        assert_eq!(clusters, Vec::from_iter(&expected), "{scheduler} {reason}");
     }
 }
 
