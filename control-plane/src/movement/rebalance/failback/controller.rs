@@ -253,10 +253,11 @@ impl Failback {
         let settings = &fleet.settings;
         let is_ours = settings.schedules(spec.scheduler_name.as_deref());
         let is_pending = is_ours && is_pending(binding.as_ref());
-        let is_barred = barred(spec, settings, settings.gate(&FAILOVER)).is_some();
-        let Some(rule) = Rule::of(spec, settings).filter(|_| !is_barred) else {
+        let bar = barred(spec, settings, settings.gate(&FAILOVER));
+        let Some(rule) = Rule::of(spec, settings).filter(|_| bar.is_none()) else {
             if is_pending {
-                return take_back(fleet, key, binding.as_ref()).await;
+                let why = bar.unwrap_or("its policy does not allow it any more");
+                return take_back(fleet, key, binding.as_ref(), why).await;
             }
             // No event shows that an edit of the policy was undone before the binding followed it.
             return Ok(match says {
@@ -269,13 +270,15 @@ impl Failback {
         }
         // The scheduler leaves a Job where it has completed, and places one anew that has failed.
         if is_pending && has_failed(spec, &binding.status().aggregated_status) {
-            return take_back(fleet, key, binding.as_ref()).await;
+            let why = "it has failed, and would run again";
+            return take_back(fleet, key, binding.as_ref(), why).await;
         }
         if let Some(next) = give_up(fleet, key, binding.as_ref(), &homes).await {
             return next;
         }
         if is_pending && !may_still_return(fleet, spec, &rule, &homes) {
-            return take_back(fleet, key, binding.as_ref()).await;
+            let why = "its policy or the clusters that it left do not allow it any more";
+            return take_back(fleet, key, binding.as_ref(), why).await;
         }
         // A pause or a report of the scheduler may have come since the request.
         if is_reschedule_requested(spec, binding.status()) {

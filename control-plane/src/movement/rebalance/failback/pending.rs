@@ -16,13 +16,12 @@ use muster_shared::queue::Next;
 use serde_json::json;
 
 use super::controller::returns;
-use super::decide::{Rule, barred};
+use super::decide::Rule;
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::write::Written;
 use crate::scheduler::core::cycle::is_reschedule_requested;
-use crate::settings::FAILOVER;
 
 /// Time after which such a request is judged again: its window may close.
 pub(super) const JUDGED_AGAIN: Duration = Duration::from_secs(10);
@@ -61,12 +60,13 @@ pub(super) fn may_still_return(
     !returns(fleet, &unasked, rule, homes, now).due.is_empty()
 }
 
-/// Takes the request back: the one before it stands again, which was answered. The workload has
-/// not been placed anew since it left.
+/// Takes the request back, for a reason: the one before it stands again, which was answered. The
+/// workload has not been placed anew since it left.
 pub(super) async fn take_back(
     fleet: &Fleet,
     key: &BindingKey,
     binding: &AnyBinding,
+    why: &str,
 ) -> Result<Next, ApiError> {
     let before = marked(binding).and_then(|(_, before)| before);
     let patch = json!({
@@ -79,9 +79,6 @@ pub(super) async fn take_back(
     let written = key.merge(&fleet.client, "take back the return of", &patch);
     let written = written.await?;
     if matches!(written, Written::Done(_)) {
-        let settings = &fleet.settings;
-        let why = barred(&binding.spec, settings, settings.gate(&FAILOVER));
-        let why = why.unwrap_or("its policy or the clusters that it left do not allow it any more");
         let note = format!("does not return, although it was asked to: {why}");
         tracing::info!(binding = %key, "{note}");
         let (about, kind) = (binding.reference(), EventType::Normal);

@@ -392,6 +392,10 @@ async fn the_return_of_a_job_is_taken_back_that_fails_before_it_moves() {
         let job = bench.api.binding("web-deployment");
         let asked = &job["spec"]["rescheduleTriggeredAt"];
         assert_eq!(asked.is_null(), is_taken_back, "{condition}: {asked}");
+        let events = bench.api.events().await;
+        let mut notes = events.iter().filter(|it| it.1 == "Failback");
+        let is_said = notes.any(|it| it.2.contains("it has failed"));
+        assert_eq!(is_said, is_taken_back, "{condition}: {events:?}");
     }
 }
 
