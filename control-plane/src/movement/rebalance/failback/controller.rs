@@ -265,13 +265,13 @@ impl Failback {
                 Cow::Borrowed(_) => Next::Done,
             });
         };
-        if let Some(rest) = self.untrusted(fleet) {
-            return Ok(Next::After(rest));
-        }
         // The scheduler leaves a Job where it has completed, and places one anew that has failed.
         if is_pending && has_failed(spec, &binding.status().aggregated_status) {
             let why = "it has failed, and would run again";
             return take_back(fleet, key, binding.as_ref(), why).await;
+        }
+        if let Some(rest) = self.untrusted(fleet) {
+            return Ok(Next::After(rest));
         }
         if let Some(next) = give_up(fleet, key, binding.as_ref(), &homes).await {
             return next;
