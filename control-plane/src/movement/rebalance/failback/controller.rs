@@ -285,11 +285,8 @@ impl Failback {
             self.note(key, may_return(fleet, binding.as_ref()));
         }
         if !is_settled(binding.as_ref()) {
-            return Ok(if is_pending {
-                Next::After(JUDGED_AGAIN)
-            } else {
-                Next::Done
-            });
+            let judged = is_pending.then_some(Next::After(JUDGED_AGAIN));
+            return Ok(judged.unwrap_or(Next::Done));
         }
         let now = fleet.clock.now();
         let Returns {
