@@ -39,6 +39,7 @@ use crate::fleet::binding_index::Trait;
 use crate::fleet::labelled::Labelled as _;
 use crate::fleet::memory::Backoff;
 use crate::fleet::scope::Scope;
+use crate::fleet::template::TemplateKey;
 use crate::fleet::works::{CachedWork, binding_of, owner_id};
 use crate::fleet::write::merge;
 
@@ -281,6 +282,16 @@ pub(in crate::propagation) fn goes_everywhere(namespace: &Namespace, scope: &Sco
         && name != "default"
         && !kept_back
         && scope.admits_namespace(name)
+}
+
+/// Returns whether a template is a namespace that is in every cluster without a policy.
+pub(in crate::propagation) fn is_everywhere(fleet: &Fleet, key: &TemplateKey) -> bool {
+    let is_namespace = (&*key.kind.api_version, &*key.kind.kind) == ("v1", "Namespace");
+    let goes = || {
+        let namespace = fleet.namespaces.get(None, &key.name);
+        namespace.is_some_and(|it| goes_everywhere(&it, &fleet.scope))
+    };
+    is_namespace && (key.name == "default" || fleet.settings.runs("namespace") && goes())
 }
 
 /// Brings a namespace into all clusters, and names those that have to be reconciled again.

@@ -1,20 +1,27 @@
 //! Remembers what was reported of templates, so that each thing is reported once.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use crate::fleet::template::TemplateKey;
 
-/// Notes that were published last about each template, by what they are about. May be lost.
+/// What was reported of templates. May be lost.
 #[derive(Default)]
-pub(super) struct Reported(Mutex<HashMap<TemplateKey, HashMap<String, String>>>);
+pub(super) struct Reported {
+    /// Notes that were published last about each template, by what they are about.
+    notes: Mutex<HashMap<TemplateKey, HashMap<String, String>>>,
+    /// Times since when templates wait for something that may come.
+    waiting: Mutex<HashMap<TemplateKey, Instant>>,
+}
 
 impl Reported {
     /// Notes what is reported of a template about a subject, and returns whether it is something
     /// else than before.
     pub(super) fn is_update(&self, key: &TemplateKey, subject: &str, note: &str) -> bool {
-        let mut all = self.0.lock();
+        let mut all = self.notes.lock();
         let of_template = all.entry(key.clone()).or_default();
         let known = of_template.insert(subject.to_owned(), note.to_owned());
         known.as_deref() != Some(note)
@@ -23,13 +30,26 @@ impl Reported {
     /// Forgets what was reported of a template about a subject: it is over, and is reported anew
     /// when it comes again.
     pub(super) fn settle(&self, key: &TemplateKey, subject: &str) {
-        if let Some(of_template) = self.0.lock().get_mut(key) {
+        if let Some(of_template) = self.notes.lock().get_mut(key) {
             of_template.remove(subject);
         }
     }
 
     /// Forgets everything that was reported of a template.
     pub(super) fn forget(&self, key: &TemplateKey) {
-        self.0.lock().remove(key);
+        self.notes.lock().remove(key);
+        self.arrived(key);
+    }
+
+    /// Returns how much longer a template waits for something that may come, of this time in all.
+    pub(super) fn waits(&self, key: &TemplateKey, time: Duration) -> Duration {
+        let now = Instant::now();
+        let since = *self.waiting.lock().entry(key.clone()).or_insert(now);
+        time.saturating_sub(now - since)
+    }
+
+    /// Forgets that a template waited: what it waited for is there.
+    pub(super) fn arrived(&self, key: &TemplateKey) {
+        self.waiting.lock().remove(key);
     }
 }
