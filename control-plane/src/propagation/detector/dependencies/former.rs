@@ -108,11 +108,11 @@ fn is_behind(work: &CachedWork, spec: &ResourceBindingSpec, generation: i64) -> 
     }
 }
 
-/// Returns whether a status is that of a `CronJob` with Jobs that run. It does not say of which
-/// template they are.
+/// Returns whether a status is that of a `CronJob`, or of Kruise's, with Jobs that run. It does not
+/// say of which template they are.
 fn runs_jobs(kind: &str, status: &Value) -> bool {
     let active = status["active"].as_array();
-    kind == "CronJob" && active.is_some_and(|it| !it.is_empty())
+    ["CronJob", "AdvancedCronJob"].contains(&kind) && active.is_some_and(|it| !it.is_empty())
 }
 
 /// Returns whether a status says that all pods of a copy are made from this generation of its
@@ -251,6 +251,7 @@ mod tests {
         let active = json!({"active": [{"kind": "Job", "name": "web-1"}]});
         for (kind, status, expected) in [
             ("CronJob", &active, true),
+            ("AdvancedCronJob", &active, true),
             ("CronJob", &json!({"active": []}), false),
             (
                 "CronJob",
