@@ -170,14 +170,14 @@ impl Policy {
     }
 
     /// Returns in words which override policies of `spec.dependentOverrides` the policy waits for:
-    /// those that do not exist, or of which none is known yet.
+    /// those that do not exist or are being deleted, or of which none is known yet.
     pub fn awaited_overrides(&self, fleet: &Fleet) -> Option<String> {
         let names = self.spec().dependent_overrides.iter();
         let names = names.filter(|name| !self.has_override(fleet, name));
         let missing: Vec<&str> = names.map(String::as_str).collect();
         (!missing.is_empty()).then(|| {
             format!(
-                "{} waits for the override policies of its spec.dependentOverrides that do not exist: {}",
+                "{} waits for the override policies of its spec.dependentOverrides that do not exist or are being deleted: {}",
                 self.key(),
                 listed(&missing, MOST_NAMED)
             )

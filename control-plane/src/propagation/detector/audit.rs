@@ -57,7 +57,7 @@ pub trait Facts {
     fn goes_everywhere(&self, selector: &ResourceSelector) -> Option<String>;
     /// Returns whether there is a cluster of this name, or might be.
     fn has_cluster(&self, name: &str) -> bool;
-    /// Returns whether there is an override policy of this name where the policy wants it, or
+    /// Returns whether an override policy of this name is in force where the policy wants it, or
     /// might be.
     fn has_override(&self, name: &str) -> bool;
     /// Returns whether there is a priority class of this name, or might be.
@@ -341,7 +341,7 @@ pub fn missing(spec: &PropagationSpec, scope: &Scope, facts: &impl Facts) -> Vec
     if let Some((first, others)) = overrides.split_first() {
         let more = if others.is_empty() { "" } else { ", ..." };
         let note = format!(
-            "spec.dependentOverrides: there is no override policy {first:?}{more}, so nothing of this policy is propagated"
+            "spec.dependentOverrides: there is no override policy {first:?}{more}, or it is being deleted, so nothing of this policy is propagated"
         );
         add("DependentOverrides", note);
     }
