@@ -45,7 +45,7 @@ async fn report(fleet: &Fleet, key: &BindingKey) -> Result<Next, ApiError> {
     let Some(binding) = fleet.bindings.get(key).filter(|it| is_left(it)) else {
         return Ok(Next::Done);
     };
-    let note = "nothing follows the host name (--traffic-dns-endpoints is off): its DNSEndpoint stays as it is, wherever that leads, until somebody deletes it";
+    let note = "nothing follows the host name (--traffic-dns-endpoints, or the controller traffic, is off): a DNSEndpoint that was published for it stays as it is, wherever that leads, until somebody deletes it";
     let now = fleet.clock.now();
     let condition = conditions::new(HOSTNAME_PUBLISHED, conditions::UNKNOWN, OFF, note, now);
     let Some(list) = conditions::merge(&binding.status().conditions, [condition]) else {
