@@ -108,7 +108,8 @@ fn idle_selectors(fleet: &Fleet, policy: &AnyOverridePolicy) -> Vec<String> {
             Lookup::Unknown => idle.retain(|(_, it)| !may_select(it, resource)),
         }
     }
-    let by_themselves = fleet.settings.runs("namespace");
+    // An OverridePolicy selects nothing that lies in no namespace.
+    let by_themselves = namespace.is_none() && fleet.settings.runs("namespace");
     idle.into_iter()
         .map(|(index, it)| selects_nothing(index, it, by_themselves))
         .collect()
