@@ -284,6 +284,13 @@ async fn a_cluster_with_no_replica_of_the_workload_gets_no_users() {
         json!([{"name": "m1", "replicas": 0}, {"name": "m2", "replicas": 4}]);
     let bench = started(with(following(workload.clone()))).await;
     assert_eq!(leads(&bench), ["192.0.2.2"]);
+    // The replicas move, and the name with them.
+    let mut moved = workload.clone();
+    moved["spec"]["clusters"] =
+        json!([{"name": "m1", "replicas": 4}, {"name": "m2", "replicas": 0}]);
+    bench.api.put("resourcebindings", moved);
+    pass(5).await;
+    assert_eq!(leads(&bench), ["192.0.2.1"]);
     // An override policy leaves none of its share in m2.
     workload["spec"]["clusters"][0]["replicas"] = json!(2);
     let bench = with(following(workload));
