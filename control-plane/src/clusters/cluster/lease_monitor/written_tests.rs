@@ -127,6 +127,17 @@ async fn a_cluster_that_comes_after_its_lease_is_given_one_grace() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_cluster_that_is_gone_is_not_missed() {
+    let bench = bench(vec![("clusters", cluster("m1", "Pull"))]).await;
+    pass(10).await;
+    bench.api.delete("clusters", "", "m1");
+    pass(10).await;
+    bench.api.forget();
+    pass(100).await;
+    assert_eq!(reads(&bench, "/leases/m1"), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_cluster_that_falls_silent_while_it_is_removed_is_reported() {
     let bench = of_one().await;
     pass(10).await;
@@ -152,6 +163,37 @@ async fn nobody_is_silent_while_the_api_does_not_answer_and_that_time_is_given_b
     assert_eq!(silent(&bench), [""; 0], "it has its grace again");
     pass(40).await;
     assert_eq!(silent(&bench), ["m1"]);
+}
+
+#[test]
+fn a_silence_is_believed_while_the_api_is_in_reach_and_was_asked_about_it() {
+    let now = Instant::now();
+    let grace = Duration::from_secs(40);
+    let graces = Graces {
+        monitor: grace,
+        startup: grace,
+    };
+    for (in_reach, asked, expected) in [
+        (true, true, true),
+        // The answer is still to come when the grace is over.
+        (true, false, false),
+        (false, true, false),
+        (false, false, false),
+    ] {
+        let mut state = State {
+            tracker: LivenessTracker::new(graces, now),
+            contact: Contact::new(grace, now),
+        };
+        state.tracker.cluster("m", None, Duration::ZERO, now);
+        if asked {
+            state.tracker.confirmed("m", now);
+        }
+        if !in_reach {
+            state.contact.failed();
+        }
+        let found = state.believes_silence("m", now);
+        assert_eq!(found, expected, "{in_reach} {asked}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

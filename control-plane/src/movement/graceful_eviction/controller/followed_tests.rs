@@ -42,6 +42,38 @@ async fn bindings_with_tasks_are_reconciled_when_something_around_them_changes()
     assert_eq!(with_tasks(&bench.fleet).len(), 2, "bindings of both kinds");
 }
 
+#[tokio::test(start_paused = true)]
+async fn how_an_eviction_ended_is_reported_of_the_binding_and_of_its_template() {
+    use crate::movement::graceful_eviction::assess::Done;
+    let resource =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "namespace": "shop", "name": "c"});
+    let binding = json!({
+        "metadata": {"namespace": "shop", "name": "c-configmap"}, "spec": {"resource": resource},
+    });
+    let bench = Bench::followed([("resourcebindings", binding)]).await;
+    let binding = bench.binding("c-configmap");
+    let binding = binding.unwrap();
+    let assessment = Assessment {
+        done: vec![
+            ("m1".to_owned(), Done::Expired),
+            ("m2".to_owned(), Done::Recovered),
+        ],
+        ..Assessment::default()
+    };
+    let key = BindingKey::of(binding.as_ref());
+    report(&bench.fleet, binding.as_ref(), &key, &assessment);
+    let mut reported = bench.api.reported().await;
+    reported.sort();
+    let reasons = [
+        "EvictWorkloadFromClusterAbandoned",
+        "EvictWorkloadFromClusterSucceed",
+    ];
+    let expected = ["c", "c-configmap"]
+        .into_iter()
+        .flat_map(|about| reasons.map(|reason| (about.to_owned(), reason.to_owned())));
+    assert_eq!(reported, expected.collect::<Vec<_>>());
+}
+
 /// Starts the controller over an API that has these objects.
 async fn started<'a>(objects: impl IntoIterator<Item = (&'a str, Value)>) -> Bench {
     begun(Bench::new(objects)).await
