@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::ensure;
+use anyhow::{bail, ensure};
 use clap::Args;
 use kube::api::DeleteParams;
 use muster_agent::is_an_agents;
@@ -22,7 +22,7 @@ use muster_shared::names::{
 use muster_shared::write::delete_params;
 
 use super::install::{NAMESPACE, SECRET};
-use super::list::tokens;
+use super::list::{self, tokens};
 use super::removal::{Removal, remove_cluster};
 use super::request::{call, delete, identify, require_name};
 
@@ -51,7 +51,7 @@ pub(super) async fn carry_out(fleet: Client, options: &Options) -> anyhow::Resul
     let found = call("look for the Cluster", client::get_opt(&clusters, name)).await?;
     // Before anything is removed: a file that cannot be used must not end this half-way.
     let member = match &options.member_kubeconfig {
-        Some(file) => Some(open_member(file, name, found.as_ref()).await?),
+        Some(file) => Some(open_member(&fleet, file, name, found.as_ref()).await?),
         None => None,
     };
     if let Some(cluster) = &found {
@@ -65,10 +65,20 @@ pub(super) async fn carry_out(fleet: Client, options: &Options) -> anyhow::Resul
     // Not earlier: until its Works are gone the agent needs its rights.
     let roles = access::revoke(&fleet, name).await?;
     let tokens = forget_tokens(&fleet, name).await?;
+    let withdrawn = match member {
+        Some(member) => {
+            let id = call("read the id of the fleet", fleet_id::read(&fleet)).await?;
+            let withdrawn = take_credentials_back(&member, name, &id).await?;
+            Some((member, id, withdrawn))
+        }
+        None => None,
+    };
+    let accounts = withdrawn.as_ref().map_or(0, |it| it.2.accounts);
     if found.is_none() {
-        // A typo must not look like success.
+        // A typo must not look like success. Whoever repeats this with the member's kubeconfig
+        // finds nothing but its accounts.
         ensure!(
-            roles > 0 || tokens > 0,
+            roles > 0 || tokens > 0 || accounts > 0,
             "there is no Cluster {name:?}, and no rights or tokens of one: `kubectl get clusters` lists them"
         );
         let _ = writeln!(
@@ -86,9 +96,7 @@ pub(super) async fn carry_out(fleet: Client, options: &Options) -> anyhow::Resul
         reported,
         "A certificate that was issued for {name:?} is without rights now, and would have them again with the name: do not give the name to another member before it ends (register's --cert-expiration-seconds)."
     );
-    if let Some(member) = member {
-        let id = call("read the id of the fleet", fleet_id::read(&fleet)).await?;
-        let Withdrawn { accounts, left } = take_credentials_back(&member, name, &id).await?;
+    if let Some((member, id, Withdrawn { left, .. })) = withdrawn {
         if accounts > 0 {
             let _ = writeln!(
                 reported,
@@ -124,15 +132,33 @@ pub(super) async fn carry_out(fleet: Client, options: &Options) -> anyhow::Resul
 
 /// Connects to the member of a kubeconfig, and refuses another one than that of the Cluster: its
 /// agent would lose its credentials.
-async fn open_member(file: &Path, name: &str, cluster: Option<&Cluster>) -> anyhow::Result<Client> {
+async fn open_member(
+    fleet: &Client,
+    file: &Path,
+    name: &str,
+    cluster: Option<&Cluster>,
+) -> anyhow::Result<Client> {
     let config = client::kubeconfig(Some(file), None).await?;
     let member = client::connect(&config, Profile::Write)?;
     let id = identify(&member, "identify the member").await?;
-    let known = cluster.and_then(|it| it.spec.id.as_deref()).unwrap_or(&id);
-    ensure!(
-        known.is_empty() || known == id,
-        "--member-kubeconfig leads to another cluster: its kube-system has uid {id}, that of {name:?} has {known}. Nothing was changed"
-    );
+    let known = cluster.and_then(|it| it.spec.id.as_deref());
+    if let Some(known) = known.filter(|it| !it.is_empty()) {
+        ensure!(
+            known == id,
+            "--member-kubeconfig leads to another cluster: its kube-system has uid {id}, that of {name:?} has {known}. Nothing was changed"
+        );
+        return Ok(member);
+    }
+    // A Cluster that is gone, or that no agent has reported of, does not say which member is meant.
+    let all = list::all::<Cluster>(Api::all(fleet.clone())).await;
+    let all = all.map_err(anyhow::Error::msg)?;
+    let mut others = all.iter().filter(|it| it.name_any() != name);
+    if let Some(other) = others.find(|it| it.spec.id.as_deref() == Some(id.as_str())) {
+        bail!(
+            "--member-kubeconfig leads to the member of Cluster {:?}, not to that of {name:?}. Nothing was changed",
+            other.name_any()
+        );
+    }
     Ok(member)
 }
 

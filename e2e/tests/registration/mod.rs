@@ -227,7 +227,7 @@ async fn a_member_stays_where_the_kubeconfig_cannot_be_used_or_is_that_of_anothe
     let administrator = bench.member.server.admin_kubeconfig().unwrap();
     let another = bench.file("member", &administrator).unwrap();
     let absent = another.with_file_name("absent");
-    for (file, words) in [(absent, "absent"), (another, "leads to another cluster")] {
+    for (file, words) in [(&absent, "absent"), (&another, "leads to another cluster")] {
         let file = file.to_str().unwrap();
         let line = ["unregister", "m1", "--member-kubeconfig", file];
         let refused = format!("{:#}", bench.at_fleet(&line).await.unwrap_err());
@@ -235,6 +235,18 @@ async fn a_member_stays_where_the_kubeconfig_cannot_be_used_or_is_that_of_anothe
         let cluster = bench.clusters().get("m1").await.unwrap();
         assert!(cluster.metadata.deletion_timestamp.is_none());
     }
+    // A Cluster that is gone does not say which member is meant, and this one is of m2.
+    let of_member: Api<Namespace> = Api::all(bench.member.client.clone());
+    let id = of_member.get("kube-system").await.unwrap().uid();
+    let cluster = json!({"metadata": {"name": "m2"}, "spec": {"syncMode": "Pull", "id": id}});
+    create(&bench.clusters(), cluster).await;
+    let file = another.to_str().unwrap();
+    let line = ["unregister", "gone", "--member-kubeconfig", file];
+    let refused = format!("{:#}", bench.at_fleet(&line).await.unwrap_err());
+    assert!(
+        refused.contains("the member of Cluster \"m2\""),
+        "{refused}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -260,6 +272,12 @@ async fn a_member_that_leaves_keeps_the_accounts_of_its_other_fleet() {
             "annotations": {"work.muster.io/fleet": fleet}}});
         accounts.create(&params, &typed(account)).await.unwrap();
     }
+    // Whoever has no kubeconfig of the member at hand repeats it later.
+    let said = bench.at_fleet(&["unregister", "m1"]).await.unwrap();
+    assert!(
+        said.contains("repeat this with --member-kubeconfig"),
+        "{said}"
+    );
     let said = bench.unregister().await;
     assert!(said.contains("Removed 1 accounts"), "{said}");
     assert!(
