@@ -128,6 +128,11 @@ fn taint_policies(category: &mut Category, facts: &Facts) {
             "ClusterTaintPolicies add taints that evict, and Failover is off: nothing moves",
             "Set featureGates.Failover=true of charts/control-plane, or leave it as it is on purpose.",
         ),
+        (true, _) if !facts.settings.runs("taintmanager") => category.warning(
+            name,
+            "ClusterTaintPolicies add taints that evict, and the controller taintmanager is off: no taint moves anything",
+            "Let it run (--controllers, --enable-taint-manager), or leave it as it is on purpose.",
+        ),
         (true, _) => category.ok(name, "taints that evict are added to failed clusters"),
         (false, _) => category.skipped(name, "no ClusterTaintPolicy adds a taint that evicts"),
     }

@@ -547,6 +547,9 @@ fn policies_without_effect_are_reported() {
     reported("taint-policies", Warning, "keeps its workloads", |it| {
         it.taint_policies = Ok(Vec::new());
     });
+    reported("taint-policies", Warning, "taintmanager is off", |it| {
+        it.settings.enable_taint_manager = false;
+    });
     reported("taint-policies", Warning, "Failover is off", |it| {
         it.leader = Ok(leader(OWN, false, None));
     });

@@ -96,9 +96,13 @@ impl fmt::Display for Report<'_> {
             }
         }
         if self.is_off {
+            let rest = match self.halted {
+                Some(_) => "",
+                None => ", and only drains move anything",
+            };
             writeln!(
                 f,
-                "Failover is OFF in the running control plane, and only drains move anything. With it on:"
+                "Failover is OFF in the running control plane{rest}. With it on:"
             )?;
         }
         if let Some(why) = self.halted {

@@ -445,13 +445,16 @@ fn a_forecast_says_which_pauses_hold_it_up() {
     let report = Report {
         disaster: &disaster,
         forecast: &forecast,
-        is_off: false,
-        halted: None,
+        is_off: true,
+        halted: Some("nothing judges taints"),
         paused: &reported,
         pause_unread: unread.as_deref(),
     };
     let text = report.to_string();
     for part in [
+        // Drains are judged as well.
+        "Failover is OFF in the running control plane. With it on:\n",
+        "For now nothing judges taints. With it:\n",
         "For now all movement is paused",
         "Without a pause (it is not known whether movement is paused: no answer):\n",
     ] {

@@ -72,6 +72,9 @@ const FOR_RATE: &str = WAITING_FOR_RATE;
 /// Reason of what waits that the stop of the old copy ends.
 pub(super) const FOR_FENCE: &str = WAITING_FOR_FENCE;
 
+/// Reason why no taint moves anything while nothing judges taints.
+pub(super) const UNJUDGED: &str = "the controller taintmanager is off";
+
 /// Reasons for which a host name is not published before somebody acts: another object has it, or
 /// what is asked for, or the kind that it needs, is refused.
 const UNPUBLISHED: [&str; 4] = [
@@ -140,6 +143,9 @@ pub(super) struct Report {
     /// Whether some ClusterTaintPolicy adds a taint that evicts; `null` if that is not known.
     /// Without one a failed cluster keeps its workloads.
     pub policy_evicts: Option<bool>,
+    /// Whether the controller taintmanager is off, so that no taint moves anything, nor does a
+    /// drain.
+    pub taints_ignored: bool,
     /// Source of the gate and the pace.
     pub settings_from: Source,
     /// The pauses in force.
@@ -240,6 +246,7 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
             let mut policies = policies.iter();
             policies.any(|it| evicting(&it.spec).next().is_some())
         }),
+        taints_ignored: !snapshot.settings.runs("taintmanager"),
         settings_from: snapshot.source,
         paused: pauses
             .iter()

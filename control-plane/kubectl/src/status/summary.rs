@@ -14,7 +14,7 @@ use serde::Serialize;
 pub(super) use self::advice::Advice;
 pub(super) use self::clusters::verbs;
 pub(super) use self::service::Lost;
-use super::decide::{Ordered, Report, Waiting, cluster_of};
+use super::decide::{Ordered, Report, UNJUDGED, Waiting, cluster_of};
 pub(super) use crate::table::count;
 
 /// Matters that the sentence names; the others are only counted.
@@ -173,6 +173,9 @@ fn well(report: &Report) -> String {
         );
     }
     match (report.failover, report.policy_evicts) {
+        _ if report.taints_ignored => {
+            format!("{text}; {UNJUDGED}, so that no taint moves anything")
+        }
         (Some(false), _) => format!("{text}; failover is OFF, so that no failure moves anything"),
         (_, Some(false)) => {
             format!("{text}; no policy taints a cluster that fails, so that nothing would move")
@@ -318,6 +321,9 @@ fn ordered(report: &Report, it: &Ordered, waiting: Option<String>, now: Timestam
     match waiting {
         Some(words) => format!("{text}, {words}"),
         None if is_emptied(report, it) => format!("{text}, no workload is left there"),
+        None if report.taints_ignored && it.is_drained() => {
+            format!("{text}, and nothing leaves it: {UNJUDGED}")
+        }
         None => text,
     }
 }

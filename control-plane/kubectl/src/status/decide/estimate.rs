@@ -61,7 +61,8 @@ pub(super) fn estimate(report: &mut Report, snapshot: &Snapshot) {
     let mut all = std::mem::take(&mut report.waiting);
     for waiting in &mut all {
         let cluster = cluster_of(&waiting.message);
-        if report.held_by(cluster).is_some() {
+        // What waited when the controller of taints was switched off still says so.
+        if report.taints_ignored || report.held_by(cluster).is_some() {
             continue;
         }
         waiting.at_most_seconds = match waiting.reason.as_str() {

@@ -8,7 +8,7 @@ use muster_control_plane::fleet::budget::rate::Band;
 use muster_shared::check::listed;
 use serde::Serialize;
 
-use super::{Report, STOPPED};
+use super::{Report, STOPPED, UNJUDGED};
 use crate::running::Source;
 use crate::status::summary::{count, either, time};
 use crate::table::{first_titles, per_second};
@@ -57,6 +57,13 @@ fn leader(report: &Report, now: Timestamp) -> String {
 const NOT_KNOWN: &str = "not known";
 
 fn gate(report: &Report) -> String {
+    if report.taints_ignored {
+        let gate = match report.failover {
+            Some(false) => "OFF, and",
+            _ => "on, but",
+        };
+        return format!("{gate} {UNJUDGED}: no taint moves anything, nor does a drain");
+    }
     let drained: Vec<String> = report.drained().map(|it| it.name.clone()).collect();
     match (report.failover, report.policy_evicts) {
         (Some(true), Some(false)) => "on, but no ClusterTaintPolicy adds a taint that evicts: a failed cluster keeps its workloads".to_owned(),

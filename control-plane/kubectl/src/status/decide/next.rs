@@ -9,7 +9,7 @@ use muster_control_plane::fleet::pause::Pause;
 use muster_shared::check::listed;
 use serde::Serialize;
 
-use super::{FOR_FENCE, FOR_RATE, Ordered, Report, Waiting, cluster_of};
+use super::{FOR_FENCE, FOR_RATE, Ordered, Report, UNJUDGED, Waiting, cluster_of};
 use crate::status::summary::{clock, coming, count, either, verbs};
 
 /// Next event in the fleet or in a cluster.
@@ -166,6 +166,9 @@ fn of(report: &Report, pauses: &[Pause], cluster: &str) -> Next {
     let waiting: Vec<&Waiting> = report.waiting.iter().filter(here).collect();
     let fates = found.map(|it| &it.workloads);
     let has_to_move = !waiting.is_empty() || fates.is_some_and(|it| it.staying > 0);
+    if report.taints_ignored {
+        return format!("no taint moves anything, because {UNJUDGED}").into();
+    }
     if report.failover == Some(false) && !is_drained {
         return "nothing moves, because failover is off".into();
     }

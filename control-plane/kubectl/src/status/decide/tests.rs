@@ -94,6 +94,17 @@ fn off(snapshot: Snapshot) -> Snapshot {
     }
 }
 
+/// Returns what is read of a fleet in which nothing judges taints.
+fn unjudged(snapshot: Snapshot) -> Snapshot {
+    Snapshot {
+        settings: Settings {
+            enable_taint_manager: false,
+            ..Settings::default()
+        },
+        ..snapshot
+    }
+}
+
 fn well() -> Vec<Cluster> {
     vec![cluster("m1", "True", &[]), cluster("m2", "True", &[])]
 }

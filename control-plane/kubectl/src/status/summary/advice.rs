@@ -70,10 +70,17 @@ pub(super) fn advice(report: &Report, severity: Severity, lost: Lost) -> Advice 
         );
         return Advice::new(words, "kubectl muster check");
     }
-    if !down.is_empty() && report.failover == Some(false) {
+    let needs = match report.failover {
+        _ if report.taints_ignored => {
+            Some("the controller taintmanager (--controllers, --enable-taint-manager)")
+        }
+        Some(false) => Some("--feature-gates=Failover=true"),
+        _ => None,
+    };
+    if let Some(needs) = needs.filter(|_| !down.is_empty()) {
         let clusters = either(down.len(), "cluster", "clusters");
         let words = format!(
-            "bring the {clusters} back; workloads move by themselves only if the control plane runs with --feature-gates=Failover=true"
+            "bring the {clusters} back; workloads move by themselves only if the control plane runs with {needs}"
         );
         return Advice::new(words, format!("{DESCRIBE} {}", down[0].name));
     }

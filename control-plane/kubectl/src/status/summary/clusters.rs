@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use muster_control_plane::fleet::budget::rate::Band;
 use muster_shared::check::listed;
 
-use super::super::decide::{FOR_FENCE, Fates, NotWell, Report};
+use super::super::decide::{FOR_FENCE, Fates, NotWell, Report, UNJUDGED};
 use super::{Severity, count, span_from};
 use crate::view::{State, TOGETHER, is_with_last};
 
@@ -98,6 +98,7 @@ fn matter(report: &Report, state: State, found: &[&NotWell], now: Timestamp) -> 
     }
     if is_network {
         let moves = match (report.failover, is_stopped) {
+            _ if report.taints_ignored => UNJUDGED,
             (Some(false), _) => "failover is off",
             (_, true) => "movement is stopped",
             _ => "movement goes on",

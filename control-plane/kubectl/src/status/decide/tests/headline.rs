@@ -110,6 +110,13 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_reported_in_this_
             format!("{down}; {describe}"),
         ),
         (
+            "the taint comes, and nothing judges it",
+            unjudged(Snapshot { clusters: Ok(watched()), taint_policies: Some(vec![policy()]), ..with(&[], healthy(1, "m1")) }),
+            "perhaps 1 workload is without service, at worst since 00:04:20Z (Deployment default/web0): its cluster is silent",
+            "no taint moves anything, because the controller taintmanager is off",
+            "bring the cluster back; workloads move by themselves only if the control plane runs with the controller taintmanager (--controllers, --enable-taint-manager): kubectl describe cluster m1".to_owned(),
+        ),
+        (
             "fenced",
             with(&["Unknown"], fenced("WaitingForFence")),
             "perhaps 1 workload is without service, at worst since 00:04:20Z (Deployment default/ledger): its cluster is silent; its copy there stops in 60 s (00:11:00Z) at the latest",
@@ -470,6 +477,8 @@ fn what_is_reported_to_be_on_is_not_stopped_or_paused() {
         "nothing moves, unless a control plane acts without an election (--leader-elect=false); then {well}"
     );
     let unmoved = "on, but no ClusterTaintPolicy adds a taint that evicts: a failed cluster keeps its workloads";
+    let unheeded =
+        "on, but the controller taintmanager is off: no taint moves anything, nor does a drain";
     let stopped = "0 workloads a second (stopped): 3 of 5 clusters have failed, at most 2 may";
     let many = "0.5 workloads a second (primary rate): 0 of 11 clusters have failed";
     let any = format!("{many}; no number of failed clusters stops movement");
@@ -507,6 +516,13 @@ fn what_is_reported_to_be_on_is_not_stopped_or_paused() {
     for (count, silent, change, failover, pace) in [
         (5, 0, as_it_is, "on", well),
         (5, 0, is_paused, "on, but PAUSED", &paused),
+        (
+            5,
+            0,
+            |it| it.settings.enable_taint_manager = false,
+            unheeded,
+            well,
+        ),
         (5, 0, dead, "on, as the last leader had it", &halted),
         (5, 0, dead_and_paused, "on, but PAUSED", &both),
         (5, 0, |it| it.leader = Ok(None), "on", &unelected),

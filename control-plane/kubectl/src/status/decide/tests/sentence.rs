@@ -249,6 +249,14 @@ fn the_state_of_the_fleet_is_reported_in_one_sentence() {
             "WELL: 5 of 5 clusters ready, 1 workload placed; failover is OFF, so that no failure moves anything",
         ),
         (
+            unjudged(with(&[], healthy(1, "m1"))),
+            "WELL: 5 of 5 clusters ready, 1 workload placed; the controller taintmanager is off, so that no taint moves anything",
+        ),
+        (
+            unjudged(snapshot(with_drained.clone(), healthy(1, "m1"))),
+            "NOTICE: m1 drained for 2 min (since 00:08:00Z), and nothing leaves it: the controller taintmanager is off",
+        ),
+        (
             with(&[], vec![placed("web", "m1", "Unhealthy", None)]),
             "WELL: 5 of 5 clusters ready, 1 workload placed",
         ),
