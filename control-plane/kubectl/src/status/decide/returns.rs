@@ -12,7 +12,7 @@ use muster_control_plane::propagation::binding::companions::runs_nothing;
 use muster_shared::api::cluster::Cluster;
 use serde::Serialize;
 
-use super::{Snapshot, seconds_until};
+use super::{Snapshot, seconds_until, service};
 
 /// Time for which workloads that stay where they are count as having left a cluster.
 const RECENT: SignedDuration = SignedDuration::from_hours(24);
@@ -47,13 +47,17 @@ pub(super) fn left(snapshot: &Snapshot) -> Vec<Left> {
     let bindings = snapshot.bindings.iter().flatten();
     // Where it is not known whether failover is on, workloads return by the word of their policies.
     let failover = snapshot.failover != Some(false);
-    for binding in bindings.filter(|it| !runs_nothing(&it.spec)) {
+    // A task that has completed runs nowhere again.
+    for binding in bindings.filter(|it| !runs_nothing(&it.spec) && !service::is_over(it)) {
         let spec = &binding.spec;
         let is_recent = |at: Timestamp| snapshot.now.duration_since(at) < RECENT;
+        // What has left the fleet takes nothing back.
+        let is_away = |name: &str, left: Timestamp| {
+            clusters.contains_key(name) && !spec.has_copy(name) && is_recent(left)
+        };
         let Some(rule) = Rule::of(spec, &snapshot.settings) else {
             let record = Record::read(binding.metadata.annotations.as_ref());
-            let is_away = |it: &Record| !spec.has_copy(&it.from) && is_recent(it.at);
-            if let Some(record) = record.filter(is_away) {
+            if let Some(record) = record.filter(|it| is_away(&it.from, it.at)) {
                 left.entry(record.from).or_default().staying += 1;
             }
             continue;
@@ -61,7 +65,7 @@ pub(super) fn left(snapshot: &Snapshot) -> Vec<Left> {
         let barred = barred(spec, &snapshot.settings, failover);
         for (name, time) in homes(binding) {
             if barred.is_some() {
-                if !spec.has_copy(&name) && is_recent(time) {
+                if is_away(&name, time) {
                     let left = left.entry(name).or_default();
                     left.staying += 1;
                     left.barred = barred;

@@ -37,6 +37,17 @@ fn moved(name: &str, returns: bool) -> Arc<AnyBinding> {
     Arc::new(binding)
 }
 
+/// Returns a Job in place of a workload, which has completed where that is.
+fn completed(workload: &AnyBinding) -> Arc<AnyBinding> {
+    let mut job = workload.clone();
+    job.spec.resource = read(json!({ "apiVersion": "batch/v1", "kind": "Job", "name": "sum" }));
+    let complete = json!({ "conditions": [{ "type": "Complete", "status": "True" }] });
+    let report = json!({ "clusterName": "m2", "applied": true, "status": complete });
+    let status = job.status.as_mut().unwrap();
+    status.aggregated_status = read(json!([report]));
+    Arc::new(job)
+}
+
 /// Returns clusters of which m1 is healthy since 00:05.
 fn back() -> Vec<Cluster> {
     let mut all = five(&[]);
@@ -276,6 +287,20 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_reported_in_this_
             nothing.0,
             "2 workloads that left m1 stay where they are: the feature gate Failover is off",
             "nothing; when there is time, to bring back what left: kubectl muster rebalance --cluster m1".to_owned(),
+        ),
+        (
+            "the cluster that was left is gone, and nothing can be brought back to it",
+            off(snapshot(back().split_off(1), vec![moved("a", false), moved("b", true)])),
+            nothing.0,
+            nothing.1,
+            nothing.2.to_owned(),
+        ),
+        (
+            "what left has completed",
+            off(snapshot(back(), vec![completed(&moved("a", false)), completed(&moved("b", true))])),
+            nothing.0,
+            nothing.1,
+            nothing.2.to_owned(),
         ),
         (
             "nobody leads",
