@@ -147,7 +147,42 @@ pub fn say_what_runs(settings: &Settings) {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::fleet::testing::{self, Bench, pass};
+
+    #[tokio::test(start_paused = true)]
+    async fn taints_move_workloads_where_the_controller_that_judges_them_runs() {
+        for is_judged in [true, false] {
+            let settings = Settings {
+                enable_taint_manager: is_judged,
+                feature_gates: "Failover=true".parse().unwrap(),
+                ..Settings::default()
+            };
+            let mut failed = testing::cluster("m1");
+            failed["spec"]["taints"] = json!([{
+                "key": "down", "effect": "NoExecute", "timeAdded": "2024-01-01T00:00:00Z",
+            }]);
+            let well = ["m2", "m3", "m4"].map(|it| ("clusters", testing::cluster(it)));
+            let workload = ("resourcebindings", testing::binding());
+            let objects = well.into_iter().chain([("clusters", failed), workload]);
+            let mut bench = Bench::with(settings, objects);
+            Start {
+                fleet: &bench.fleet,
+                tasks: &mut bench.tasks,
+                budget: None,
+                evictor: None,
+                is_pushed: false,
+            }
+            .evictor();
+            bench.follow().await;
+            pass(60).await;
+            let workload = bench.api.binding("web-deployment");
+            let has_left = workload["spec"]["clusters"][0]["name"] != "m1";
+            assert_eq!(has_left, is_judged, "{workload}");
+        }
+    }
 
     #[test]
     fn every_controller_that_may_be_named_can_be_started() {
