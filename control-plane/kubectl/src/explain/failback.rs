@@ -27,18 +27,20 @@ pub(super) fn sentences(
                 )
             });
         };
-        if let Some(why) = barred(spec, settings, settings.gate(&FAILOVER)) {
-            return Some(format!(
-                "it left {name} at {left}, and nothing brings it back: {why}"
-            ));
-        }
         let home = Home {
             name: &name,
             left,
             cluster: snapshot.get(&name).map(ClusterInfo::cluster),
             is_gone: matches!(snapshot.presence(&name), Presence::Gone),
         };
-        match is_due(spec, rule, &home, now) {
+        let verdict = is_due(spec, rule, &home, now);
+        if let Some(why) = barred(spec, settings, settings.gate(&FAILOVER)) {
+            // Nobody removes the record of a workload that a person has brought back.
+            let is_over = verdict == Verdict::Over || spec.has_copy(&name);
+            return (!is_over)
+                .then(|| format!("it left {name} at {left}, and nothing brings it back: {why}"));
+        }
+        match verdict {
             Verdict::Over => None,
             Verdict::Due { since } => Some(format!(
                 "it returns to {name}, healthy since {since}, when a new placement brings it there and the eviction rate allows"
@@ -61,14 +63,14 @@ mod tests {
 
     #[test]
     fn a_workload_that_left_a_cluster_says_what_its_return_waits_for() {
-        let report = |failback: Value, flags: &[&str], change: fn(&mut Value)| {
+        let report = |failback: Value, flags: &[&str], change: fn(&mut Value), share: i32| {
             let homes = json!({"m1": "2026-01-01T00:00:00Z"}).to_string();
             let changes = json!({
                 "metadata": {"annotations": {"failover.muster.io/homes": homes}},
                 // A share of zero is no return.
                 "spec": {
                     "replicas": 2,
-                    "clusters": [{"name": "m1", "replicas": 0}, {"name": "m2", "replicas": 2}],
+                    "clusters": [{"name": "m1", "replicas": share}, {"name": "m2", "replicas": 2}],
                     "failover": {"cluster": {"failback": failback}},
                 },
             });
@@ -122,8 +124,10 @@ mod tests {
                 "does not return to m1: the cluster is not healthy: Ready is Unknown",
             ),
         ] {
-            let reported = report(failback, flags, change);
+            let reported = report(failback, flags, change, 0);
             assert!(reported.contains(expected), "{reported}");
         }
+        let back = report(asked(1), &[], |_| (), 1);
+        assert_eq!(back, "", "it is there again");
     }
 }
