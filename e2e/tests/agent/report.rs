@@ -201,3 +201,30 @@ async fn without_modelling_no_node_and_no_pod_is_read() {
     assert_eq!((status.node_summary, status.resource_summary), (None, None));
     assert_eq!(cluster.spec.resource_models, []);
 }
+
+#[tokio::test]
+async fn deeper_checks_have_conditions_of_their_own_where_they_are_asked_for() {
+    let bench = Bench::start().await;
+    create_node(&bench, "n1", true).await;
+    create_node(&bench, "n2", false).await;
+    let _agent = bench.agent_in(&["system:masters"], |settings| {
+        settings.cluster_ready_nodes_threshold = 0.6;
+        settings.cluster_dns_name = "localhost".into();
+    });
+    let nodes = "NodesReady";
+    let cluster = until(&bench.clusters(), MEMBER, "both are reported", |cluster| {
+        condition(cluster, nodes) == Some(("False", "TooFewNodesReady"))
+            && condition(cluster, "ServiceDomainNameResolutionReady")
+                .is_some_and(|(status, _)| status == "True")
+    })
+    .await;
+    assert_eq!(
+        condition(&cluster, "Ready"),
+        Some(("True", "ClusterReady")),
+        "they say nothing about Ready"
+    );
+    create_node(&bench, "n3", true).await;
+    bench
+        .has(MEMBER, &[(nodes, "True", "EnoughNodesReady")])
+        .await;
+}
