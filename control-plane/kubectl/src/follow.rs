@@ -231,7 +231,7 @@ impl Shown {
     }
 
     /// Returns what has changed: reasons why nothing moves, and the line of progress, which on a
-    /// terminal takes the place of the last one. Without reasons movement goes on if everything
+    /// terminal takes the place of the last one. A reason that is missing is over if everything
     /// could be read (`is_read`).
     fn text(
         &mut self,
@@ -242,7 +242,8 @@ impl Shown {
     ) -> String {
         let mut text = String::new();
         let clear = if self.is_terminal { "\r\x1b[2K" } else { "" };
-        let is_known = is_read || !nothing_moves.is_empty();
+        let mut reasons = nothing_moves.iter();
+        let is_known = is_read || reasons.any(|it| !self.nothing_moves.contains(it));
         if is_known && self.nothing_moves != nothing_moves {
             for reason in nothing_moves {
                 let _ = writeln!(text, "{clear}Nothing moves: {}", plain(reason));
@@ -282,6 +283,8 @@ mod tests {
     fn movement_goes_on_once_it_could_be_read_that_nothing_is_in_the_way() {
         let mut shown = Shown::new(false);
         let paused = ["all movement is paused".to_owned()];
+        let own = ["movement out of m1 is paused".to_owned()];
+        let both = [paused.clone(), own.clone()].concat();
         for (nothing_moves, is_read, expected) in [
             (
                 &paused[..],
@@ -292,6 +295,18 @@ mod tests {
             (&paused, true, ""),
             (&[], true, "Movement goes on\n1 of 2 moved\n"),
             (&[], false, ""),
+            (
+                &own,
+                false,
+                "Nothing moves: movement out of m1 is paused\n1 of 2 moved\n",
+            ),
+            (
+                &both,
+                true,
+                "Nothing moves: all movement is paused\nNothing moves: movement out of m1 is paused\n1 of 2 moved\n",
+            ),
+            (&own, false, ""),
+            (&both, true, ""),
         ] {
             let text = shown.text("1 of 2 moved", nothing_moves, is_read, false);
             assert_eq!(text, expected, "{nothing_moves:?} {is_read}");
