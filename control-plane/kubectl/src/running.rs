@@ -111,6 +111,14 @@ impl Running {
             "the control plane runs without the controller taintmanager (--controllers, --enable-taint-manager), so that no taint moves anything, nor does a drain",
         )
     }
+
+    /// Returns why requests for a new placement may never be carried out; `None` if they are.
+    pub fn ignores_requests(&self) -> Option<&'static str> {
+        let is_off = !self.settings.runs("workloadRebalancer");
+        is_off.then_some(
+            "the control plane runs without the controller workloadRebalancer (--controllers): nothing moves unless another program carries the request out",
+        )
+    }
 }
 
 /// Reads the lease of the control plane's leader.
@@ -171,12 +179,14 @@ mod tests {
             assert!((found - rate).abs() < 1e-9, "{source:?}: {found}");
         }
         for (flag, ignores) in [
-            ("--resource-eviction-rate=7", false),
-            ("--enable-taint-manager=false", true),
-            ("--controllers=*,-taintmanager", true),
+            ("--resource-eviction-rate=7", [false, false]),
+            ("--enable-taint-manager=false", [true, false]),
+            ("--controllers=*,-taintmanager", [true, false]),
+            ("--controllers=*,-workloadRebalancer", [false, true]),
         ] {
             let running = Running::of(&[flag.to_owned()], None).unwrap();
-            assert_eq!(running.ignores_taints().is_some(), ignores, "{flag}");
+            let found = [running.ignores_taints(), running.ignores_requests()];
+            assert_eq!(found.map(|it| it.is_some()), ignores, "{flag}");
         }
         let wrong = ["--resource-eviction-rate=-1".to_owned()];
         Running::of(&wrong, None).unwrap_err();

@@ -169,6 +169,9 @@ async fn check(client: &Client, namespace: &str, which: &Which) -> anyhow::Resul
     if let Some(why) = unread {
         warn(&why);
     }
+    if let Some(why) = running.ignores_requests() {
+        warn(&why);
+    }
     let stopped = Pace::of(&clusters, &Rates::of(&running.settings)).stopped("count");
     preview.nothing_moves = reasons.into_iter().chain(stopped).collect();
     Ok((preview, running.settings.resource_eviction_rate))
