@@ -7,7 +7,6 @@ use muster_control_plane::movement::rebalance::failback::decide::{
 use muster_control_plane::scheduler::core::{ClusterInfo, Snapshot};
 use muster_control_plane::settings::{FAILOVER, Settings};
 use muster_shared::api::any_binding::AnyBinding;
-use muster_shared::watch::Presence;
 
 /// Returns a sentence for each cluster that the workload left because of a taint: whether and when
 /// it returns there.
@@ -20,8 +19,10 @@ pub(super) fn sentences(
     let spec = &binding.spec;
     let rule = Rule::of(spec, settings);
     let report = |(name, left): (String, Timestamp)| {
+        // What is not listed has left the fleet.
+        let cluster = snapshot.get(&name).map(ClusterInfo::cluster);
         let Some(rule) = &rule else {
-            return (!spec.has_copy(&name)).then(|| {
+            return (cluster.is_some() && !spec.has_copy(&name)).then(|| {
                 format!(
                     "it left {name} at {left}, and returns if asked to: kubectl muster rebalance"
                 )
@@ -30,8 +31,8 @@ pub(super) fn sentences(
         let home = Home {
             name: &name,
             left,
-            cluster: snapshot.get(&name).map(ClusterInfo::cluster),
-            is_gone: matches!(snapshot.presence(&name), Presence::Gone),
+            cluster,
+            is_gone: cluster.is_none(),
         };
         let verdict = is_due(spec, rule, &home, now);
         if let Some(why) = barred(spec, settings, settings.gate(&FAILOVER)) {
@@ -129,5 +130,9 @@ mod tests {
         }
         let back = report(asked(1), &[], |_| (), 1);
         assert_eq!(back, "", "it is there again");
+        let renamed: fn(&mut Value) = |home| home["metadata"]["name"] = json!("m9");
+        for (failback, flags) in [(Value::Null, on), (asked(1), &[]), (asked(1), on)] {
+            assert_eq!(report(failback, flags, renamed, 0), "", "m1 is gone");
+        }
     }
 }
