@@ -321,36 +321,6 @@ async fn somebody_is_reported_why_a_copy_that_a_policy_has_taken_away_stays_for_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_copy_that_waits_for_others_is_not_removed_while_movement_is_paused() {
-    for is_paused in [false, true] {
-        // The target fell silent after the workload was placed there.
-        let binding = to(&["m2"], 1);
-        let old = work_of(&binding, "m1");
-        let mut bench = of_two(ready("m2", "Unknown"), binding, [old]);
-        bench.follow().await;
-        pass(60).await;
-        assert_eq!(written(&bench, "web-deployment"), [], "it waits");
-        if is_paused {
-            let mut paused = cluster("m1");
-            paused["metadata"]["annotations"] = json!({"failover.muster.io/paused": "freeze"});
-            bench.api.put("clusters", paused);
-            pass(10).await;
-            let now = bench.fleet.clock.now();
-            assert!(bench.fleet.pauses.of("m1", now).is_some());
-        }
-        bench.api.put("clusters", ready("m2", "True"));
-        pass(10).await;
-        apply(&bench, "m2");
-        pass(10 * 60).await;
-        let is_removed = !written(&bench, "web-deployment").is_empty();
-        assert_eq!(
-            is_removed, !is_paused,
-            "no old copy is removed while movement out of its cluster is paused"
-        );
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_work_that_has_been_given_its_share_takes_no_place_before_its_agent_has_applied_that() {
     // The second kind is not one of Kubernetes.
     for (version, kind, plural) in [

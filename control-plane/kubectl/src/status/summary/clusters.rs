@@ -26,19 +26,24 @@ pub(super) fn matters(report: &Report, now: Timestamp) -> Vec<(Severity, String)
     states.into_iter().filter_map(of).collect()
 }
 
+/// Returns what is said of the state of clusters.
+fn words(state: State, found: &[&NotWell]) -> String {
+    match (state, found) {
+        (State::Silent, _) => "silent".to_owned(),
+        (State::NotReady, _) => "not ready".to_owned(),
+        (State::New, _) => "without a first report".to_owned(),
+        (State::Attention, [only]) if only.reason != "ClusterReady" => {
+            format!("ready, but {}", only.reason)
+        }
+        (State::Attention, [only]) => format!("ready, but tainted ({})", only.taints.join(", ")),
+        (State::Attention | State::Ready, _) => "ready, but in need of attention".to_owned(),
+    }
+}
+
 fn matter(report: &Report, state: State, found: &[&NotWell], now: Timestamp) -> (Severity, String) {
     let all = report.clusters.unwrap_or_default();
     let longest = found.iter().filter_map(|it| it.begun).min();
-    let words = match (state, found) {
-        (State::Silent, _) => "silent",
-        (State::NotReady, _) => "not ready",
-        (State::New, _) => "without a first report",
-        (State::Attention, [only]) if only.reason != "ClusterReady" => {
-            &format!("ready, but {}", only.reason)
-        }
-        (State::Attention, [only]) => &format!("ready, but tainted ({})", only.taints.join(", ")),
-        (State::Attention | State::Ready, _) => "ready, but in need of attention",
-    };
+    let words = words(state, found);
     let apart = apart(found);
     let is_together = apart.is_some_and(|it| it <= TOGETHER);
     let together = state == State::Silent && found.len() > 1 && is_together;
