@@ -22,16 +22,16 @@ pub async fn configured(
     let own = own(&file, options);
     let mut config = Config::from_custom_kubeconfig(file, options).await?;
     config.proxy_url = match own {
-        Some(own) => own.parse().ok(),
+        Some(own) => url_of(&own),
         None => of_environment(&config.cluster_url),
     };
     Ok(config)
 }
 
-/// Returns the proxy that the environment names for a server: `HTTPS_PROXY`, unless `NO_PROXY`
-/// excepts the server.
+/// Returns the proxy that the environment names for a server: `HTTPS_PROXY`, or `HTTP_PROXY` for
+/// one without TLS, unless `NO_PROXY` excepts the server.
 pub fn of_environment(server: &Uri) -> Option<Uri> {
-    let [proxy, excepted] = ["HTTPS_PROXY", "NO_PROXY"].map(|name| {
+    let [proxy, excepted] = [variable(server), "NO_PROXY"].map(|name| {
         let names = [name.to_owned(), name.to_ascii_lowercase()];
         let mut values = names.iter().filter_map(|name| std::env::var(name).ok());
         values.find(|value| !value.is_empty()).unwrap_or_default()
@@ -51,12 +51,38 @@ pub fn of_kubeconfig(path: &Path, context: Option<&str>) -> Option<String> {
     own(&file, &options).filter(is_elsewhere)
 }
 
+/// Returns the name of the variable for the proxy of a server.
+fn variable(server: &Uri) -> &'static str {
+    if is_plain(server) {
+        "HTTP_PROXY"
+    } else {
+        "HTTPS_PROXY"
+    }
+}
+
 /// Returns the proxy for a server; `None` if there is none, or if the server is excepted.
 fn chosen(proxy: &str, excepted: &str, server: &Uri) -> Option<Uri> {
     if proxy.is_empty() || is_excepted(excepted, server) {
         return None;
     }
-    proxy.parse().ok()
+    url_of(proxy)
+}
+
+/// Returns the URL of a proxy. As in Go's programs, one without a scheme is of HTTP, and the port
+/// of SOCKS is 1080, for which hyper would take that of HTTP.
+fn url_of(proxy: &str) -> Option<Uri> {
+    let (scheme, rest) = proxy.split_once("://").unwrap_or(("http", proxy));
+    // Names are resolved by the proxy in either case.
+    let scheme = if scheme == "socks5h" {
+        "socks5"
+    } else {
+        scheme
+    };
+    let url: Uri = format!("{scheme}://{rest}").parse().ok()?;
+    if scheme != "socks5" || url.port().is_some() {
+        return Some(url);
+    }
+    format!("{scheme}://{}:1080", url.authority()?).parse().ok()
 }
 
 /// Returns the proxy that a kubeconfig names for the cluster which is used.
@@ -78,19 +104,29 @@ fn is_excepted(list: &str, server: &Uri) -> bool {
         return true;
     }
     let host = host(server);
-    let address: Option<IpAddr> = host.parse().ok();
-    let is_plain = server.scheme_str() == Some("http");
-    let port = server.port_u16().unwrap_or(if is_plain { 80 } else { 443 });
+    let address = address(&host);
+    let of_scheme = if is_plain(server) { 80 } else { 443 };
+    let port = server.port_u16().unwrap_or(of_scheme).to_string();
     let list = list.to_ascii_lowercase();
     let mut entries = list.split(',').map(str::trim);
-    entries.any(|entry| excepts(entry, &host, address, port))
+    entries.any(|entry| excepts(entry, &host, address, &port))
+}
+
+/// Returns whether a server is reached without TLS.
+fn is_plain(server: &Uri) -> bool {
+    server.scheme_str() == Some("http")
 }
 
 /// Returns whether a URL leads to this machine.
 fn is_here(url: &Uri) -> bool {
     let host = host(url);
-    let address = host.parse::<IpAddr>();
-    host == "localhost" || address.is_ok_and(|it| it.is_loopback())
+    host == "localhost" || address(&host).is_some_and(|it| it.is_loopback())
+}
+
+/// Returns the address that a host is; an IPv4 address that is written as one of IPv6 is the same.
+fn address(host: &str) -> Option<IpAddr> {
+    let address: IpAddr = host.parse().ok()?;
+    Some(address.to_canonical())
 }
 
 /// Returns the host of a URL, without the brackets of an IPv6 address.
@@ -100,28 +136,29 @@ fn host(url: &Uri) -> String {
 
 /// Returns whether an entry of the list is about a server. A name is about what is below it, too,
 /// and one that begins with a dot about nothing else.
-fn excepts(entry: &str, host: &str, address: Option<IpAddr>, port: u16) -> bool {
+fn excepts(entry: &str, host: &str, server: Option<IpAddr>, port: &str) -> bool {
     if entry == "*" {
         return true;
     }
     if let Some((base, length)) = entry.split_once('/') {
-        return address.is_some_and(|it| is_within(base, length, it));
+        return server.is_some_and(|it| is_within(base, length, it));
     }
     let (name, only) = match entry.rsplit_once(':') {
         // Not the end of an IPv6 address.
-        Some((name, port)) if !name.contains(':') || name.ends_with(']') => {
-            (name, port.parse::<u16>().ok())
-        }
-        _ => (entry, None),
+        Some((name, port)) if !name.contains(':') || name.ends_with(']') => (name, port),
+        _ => (entry, ""),
     };
-    if only.is_some_and(|only| only != port) {
+    if !only.is_empty() && only != port {
         return false;
     }
     let name = without_brackets(name);
-    if let Some(address) = address {
-        return name.parse::<IpAddr>().is_ok_and(|it| it == address);
+    if server.is_some() {
+        return address(name) == server;
     }
-    let name = name.strip_prefix('*').unwrap_or(name);
+    let below = name
+        .strip_prefix('*')
+        .filter(|below| below.starts_with('.'));
+    let name = below.unwrap_or(name);
     let domain = name.strip_prefix('.').unwrap_or(name);
     let is_below = || {
         let above = host.strip_suffix(domain);
@@ -171,6 +208,11 @@ mod tests {
             (".vc", svc, true),
             (".svc:443", svc, true),
             (".svc:6443", svc, false),
+            // A port is a number.
+            (".svc:https", svc, true),
+            (".svc:", svc, false),
+            (":6443", svc, true),
+            ("*svc", svc, true),
             ("*", svc, false),
             // The proxy's own address says nothing about the server.
             ("10.0.0.0/8", svc, true),
@@ -189,16 +231,42 @@ mod tests {
             ("fd00::/8", "https://[fd12::1]:6443", false),
             ("::/0", "https://[fd12::1]", false),
             ("::/0", "https://10.0.0.7", true),
+            ("10.0.0.7", "https://[::ffff:10.0.0.7]:6443", false),
             ("fd12::1", "https://[fd12::1]:6443", false),
             ("[fd12::1]:443", "https://[fd12::1]:6443", true),
             ("", "https://127.0.0.1:6443", false),
             ("", "http://localhost:8001", false),
             ("", "https://[::1]:6443", false),
+            ("", "https://[::ffff:127.0.0.1]:6443", false),
         ] {
             let found = chosen(proxy, excepted, &server.parse().unwrap());
             let expected: Option<Uri> = is_proxied.then(|| proxy.parse().unwrap());
             assert_eq!(found, expected, "{excepted:?} {server}");
             assert_eq!(chosen("", excepted, &server.parse().unwrap()), None);
+        }
+    }
+
+    #[test]
+    fn a_proxy_is_understood_as_by_programs_in_go() {
+        let server: Uri = "https://fleet.example.com".parse().unwrap();
+        for (proxy, expected) in [
+            ("http://proxy:3128", Some("http://proxy:3128/")),
+            ("proxy:3128", Some("http://proxy:3128/")),
+            ("a:b@proxy", Some("http://a:b@proxy/")),
+            ("https://proxy", Some("https://proxy/")),
+            ("socks5://a:b@proxy", Some("socks5://a:b@proxy:1080/")),
+            ("socks5://[fd12::1]", Some("socks5://[fd12::1]:1080/")),
+            ("socks5h://proxy:9050", Some("socks5://proxy:9050/")),
+            ("http://", None),
+        ] {
+            let found = chosen(proxy, "", &server).map(|it| it.to_string());
+            assert_eq!(found.as_deref(), expected, "{proxy}");
+        }
+        for (server, expected) in [
+            ("https://fleet.example.com", "HTTPS_PROXY"),
+            ("http://fleet.example.com:8080", "HTTP_PROXY"),
+        ] {
+            assert_eq!(variable(&server.parse().unwrap()), expected, "{server}");
         }
     }
 
