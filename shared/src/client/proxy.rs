@@ -3,12 +3,16 @@
 //! kube compares the names in `NO_PROXY` with the proxy, and not with the API server, so that none
 //! of them has an effect on any server.
 
+mod kubeconfig;
+
 use std::net::IpAddr;
 use std::path::Path;
 
 use http::Uri;
 use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+
+use self::kubeconfig::{assembled, used};
 
 /// Loads the configuration of an API from a kubeconfig. The proxy is that of the kubeconfig, or
 /// without one that of the environment.
@@ -20,7 +24,10 @@ pub async fn configured(
     options: &KubeConfigOptions,
 ) -> Result<Config, KubeconfigError> {
     let own = own(&file, options);
-    let mut config = Config::from_custom_kubeconfig(file, options).await?;
+    let mut config = match Config::from_custom_kubeconfig(file.clone(), options).await {
+        Err(KubeconfigError::ParseNoProxy(_)) => assembled(&file, options)?,
+        made => made?,
+    };
     config.proxy_url = match own {
         Some(own) => url_of(&own),
         None => of_environment(&config.cluster_url),
@@ -87,13 +94,8 @@ fn url_of(proxy: &str) -> Option<Uri> {
 
 /// Returns the proxy that a kubeconfig names for the cluster which is used.
 fn own(file: &Kubeconfig, options: &KubeConfigOptions) -> Option<String> {
-    let context = options.context.as_ref().or(file.current_context.as_ref());
-    let context = file.contexts.iter().find(|it| Some(&it.name) == context);
-    let of_context = context.and_then(|it| it.context.as_ref());
-    let name = options.cluster.as_ref();
-    let name = name.or_else(|| of_context.map(|it| &it.cluster))?;
-    let cluster = file.clusters.iter().find(|it| it.name == *name)?;
-    let proxy = cluster.cluster.as_ref()?.proxy_url.clone();
+    let (_, cluster) = used(file, options)?;
+    let proxy = cluster.proxy_url.clone();
     proxy.filter(|it| !it.is_empty())
 }
 
