@@ -107,12 +107,15 @@ impl Connection {
             let address = address
                 .ok()
                 .filter(|it| it.host().is_some_and(|host| !host.is_empty()));
-            config.cluster_url = address.with_context(|| {
+            let mut address = address.with_context(|| {
                 format!("--server is {server:?}: write for example https://fleet.example:6443")
             })?;
-            if config.cluster_url.scheme().is_none() {
-                config.cluster_url = format!("https://{server}").parse()?;
+            if address.scheme().is_none() {
+                address = format!("https://{server}").parse()?;
             }
+            let (own, before) = (config.proxy_url.as_ref(), &config.cluster_url);
+            config.proxy_url = client::proxy_of_another(own, before, &address);
+            config.cluster_url = address;
         }
         if let Some(token) = &self.token {
             config.auth_info = AuthInfo {
@@ -225,6 +228,7 @@ mod tests {
         let known = || {
             let mut config = Config::new("https://fleet.example".parse().unwrap());
             config.auth_info.client_certificate = Some("a.crt".to_owned());
+            config.proxy_url = Some("http://of-the-kubeconfig".parse().unwrap());
             config
         };
         let words = "status --as jane --as-group dev --as-group ops --as-uid 7 -s other:6443 --request-timeout 3 -v=6";
@@ -232,6 +236,7 @@ mod tests {
         assert_eq!(connection.verbosity, Some(REQUESTS));
         let config = connection.change(known()).unwrap();
         assert_eq!(config.cluster_url.to_string(), "https://other:6443/");
+        assert_eq!(config.proxy_url, known().proxy_url);
         assert_eq!(config.read_timeout, Some(StdDuration::from_secs(3)));
         let auth = config.auth_info;
         assert_eq!(auth.impersonate.as_deref(), Some("jane"));

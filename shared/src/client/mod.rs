@@ -31,7 +31,8 @@ pub use self::gate::Gate;
 pub use self::head::Head;
 pub use self::network::{Network, ResponseBody};
 pub use self::proxy::{
-    configured, of_environment as environment_proxy, of_kubeconfig as kubeconfig_proxy,
+    configured, of_another as proxy_of_another, of_environment as environment_proxy,
+    of_kubeconfig as kubeconfig_proxy,
 };
 pub use self::reload::{Gateway, Life, Pool, Source, credentials};
 pub use self::route::Route;

@@ -46,6 +46,22 @@ pub fn of_environment(server: &Uri) -> Option<Uri> {
     chosen(&proxy, &excepted, server)
 }
 
+/// Returns the proxy for another server in place of that of a configuration, whose proxy is `own`:
+/// that of a kubeconfig is one for all servers, and that of the environment differs by server.
+pub fn of_another(own: Option<&Uri>, server: &Uri, other: &Uri) -> Option<Uri> {
+    let [of_own, of_other] = [server, other].map(of_environment);
+    beside(own, of_own.as_ref(), of_other)
+}
+
+/// Returns the proxy for another server. `of_own` and `of_other` are those of the environment.
+fn beside(own: Option<&Uri>, of_own: Option<&Uri>, of_other: Option<Uri>) -> Option<Uri> {
+    if own == of_own {
+        of_other
+    } else {
+        own.cloned()
+    }
+}
+
 /// Returns the proxy that a kubeconfig names, for use by other machines; `None` if it names none,
 /// or one on this machine.
 pub fn of_kubeconfig(path: &Path, context: Option<&str>) -> Option<String> {
@@ -269,6 +285,28 @@ mod tests {
             ("http://fleet.example.com:8080", "HTTP_PROXY"),
         ] {
             assert_eq!(variable(&server.parse().unwrap()), expected, "{server}");
+        }
+    }
+
+    #[test]
+    fn the_proxy_of_a_kubeconfig_is_for_all_servers_and_that_of_the_environment_for_each_by_itself()
+    {
+        let uri = |text: &str| text.parse::<Uri>().unwrap();
+        let (own, environment) = (Some("http://own"), Some("http://environment"));
+        for (proxy, of_own, of_other, expected) in [
+            (own, None, None, own),
+            (own, environment, environment, own),
+            (environment, environment, environment, environment),
+            (environment, environment, None, None),
+            (None, None, environment, environment),
+            (None, environment, environment, None),
+            (None, None, None, None),
+        ] {
+            let case = format!("{proxy:?} {of_own:?} {of_other:?}");
+            let [proxy, of_own, of_other, expected] =
+                [proxy, of_own, of_other, expected].map(|it: Option<&str>| it.map(uri));
+            let found = beside(proxy.as_ref(), of_own.as_ref(), of_other);
+            assert_eq!(found, expected, "{case}");
         }
     }
 

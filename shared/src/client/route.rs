@@ -4,7 +4,7 @@ use http::Uri;
 use kube::{Client, Config};
 
 use super::network::open;
-use super::proxy::of_environment;
+use super::proxy::of_another;
 use super::{Error, Gateway, Profile};
 
 /// A server in place of that of the configuration.
@@ -38,20 +38,9 @@ fn routed(own: &Config, route: Option<&Route>) -> Config {
         if route.authorities.is_some() {
             config.root_cert.clone_from(&route.authorities);
         }
-        let [of_own, of_other] = [&own.cluster_url, &route.server].map(of_environment);
-        config.proxy_url = beside(own.proxy_url.as_ref(), of_own.as_ref(), of_other);
+        config.proxy_url = of_another(own.proxy_url.as_ref(), &own.cluster_url, &route.server);
     }
     config
-}
-
-/// Returns the proxy for another server: that of a kubeconfig is one for all servers, and that of
-/// the environment differs by server. `of_own` and `of_other` are those of the environment.
-fn beside(own: Option<&Uri>, of_own: Option<&Uri>, of_other: Option<Uri>) -> Option<Uri> {
-    if own == of_own {
-        of_other
-    } else {
-        own.cloned()
-    }
 }
 
 impl Gateway {
@@ -108,28 +97,6 @@ mod tests {
             authorities,
             config.tls_server_name,
         )
-    }
-
-    #[test]
-    fn the_proxy_of_a_kubeconfig_is_for_all_servers_and_that_of_the_environment_for_each_by_itself()
-    {
-        let uri = |text: &str| text.parse::<Uri>().unwrap();
-        let (own, environment) = (Some("http://own"), Some("http://environment"));
-        for (proxy, of_own, of_other, expected) in [
-            (own, None, None, own),
-            (own, environment, environment, own),
-            (environment, environment, environment, environment),
-            (environment, environment, None, None),
-            (None, None, environment, environment),
-            (None, environment, environment, None),
-            (None, None, None, None),
-        ] {
-            let case = format!("{proxy:?} {of_own:?} {of_other:?}");
-            let [proxy, of_own, of_other, expected] =
-                [proxy, of_own, of_other, expected].map(|it: Option<&str>| it.map(uri));
-            let found = beside(proxy.as_ref(), of_own.as_ref(), of_other);
-            assert_eq!(found, expected, "{case}");
-        }
     }
 
     #[tokio::test]
