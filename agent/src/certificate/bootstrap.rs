@@ -29,6 +29,7 @@ use muster_shared::k8s::{Api, CertificateSigningRequest, Client, ObjectMeta, Sec
 use muster_shared::queue::jittered;
 use muster_shared::serve::Health;
 use muster_shared::tls;
+use parking_lot::Mutex;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -65,21 +66,18 @@ pub struct Bootstrap {
     pub events: Events,
     /// State of this part.
     pub health: Health,
+    /// Certificate that the fleet API has refused.
+    pub refused: Mutex<Option<Vec<u8>>>,
 }
 
 impl Bootstrap {
     /// Returns valid credentials: at once if they are stored, otherwise once they were issued.
     pub async fn obtain(&self) -> Config {
-        self.obtain_other(None).await
-    }
-
-    /// Returns valid credentials, without the certificate that the fleet API refuses.
-    async fn obtain_other(&self, refused: Option<&[u8]>) -> Config {
         let mut asked = None;
         let mut trouble = Trouble::default();
         loop {
             let seen = std::fs::read(&self.file).ok();
-            let error = match self.step(&mut asked, refused).await {
+            let error = match self.step(&mut asked).await {
                 Ok(config) => {
                     self.health.ready(PART, Ok(()));
                     return config;
@@ -148,11 +146,7 @@ impl Bootstrap {
 
     /// Looks for stored credentials; if there are none, creates a signing request, or reads its
     /// answer.
-    async fn step(
-        &self,
-        asked: &mut Option<Asked>,
-        refused: Option<&[u8]>,
-    ) -> Result<Config, Error> {
+    async fn step(&self, asked: &mut Option<Asked>) -> Result<Config, Error> {
         let way = self.way().await;
         let read = way.as_ref().ok();
         let stranger = read.and_then(|it| pins::accept(it, &self.pins).err());
@@ -163,7 +157,7 @@ impl Bootstrap {
         let mounted = mounted.as_deref();
         // Mounted credentials are read without the member's API, so that the lease does not wait
         // for it.
-        if let Verdict::Use(document) = self.judge(mounted, server.as_deref(), refused)
+        if let Verdict::Use(document) = self.judge(mounted, server.as_deref())
             && let Ok(config) = self.config(mounted, &document, trusted).await
         {
             self.warn_of(stranger.as_ref());
@@ -173,7 +167,7 @@ impl Bootstrap {
         let read = client::get_opt(&secrets, &self.place.name);
         let secret = within("read the member's Secret with our kubeconfig", read).await?;
         let text = self.text(secret.as_ref());
-        let why = match self.judge(text, server.as_deref(), refused) {
+        let why = match self.judge(text, server.as_deref()) {
             Verdict::Use(document) => match self.config(text, &document, trusted).await {
                 Ok(config) => {
                     self.warn_of(stranger.as_ref());
@@ -261,19 +255,20 @@ impl Bootstrap {
         }
     }
 
-    /// Stores the certificate in use if the Secret has none: it was deleted, or could not be
-    /// written when the certificate was issued. It is stored with the server of the bootstrap
-    /// kubeconfig: at the next start, credentials for another one of the fleet's servers would
-    /// count as those of another fleet. Returns the Secret afterwards.
+    /// Stores the certificate in use if the Secret has none, or the one that the fleet API refuses:
+    /// it was deleted, or could not be written when the certificate was issued. It is stored with
+    /// the server of the bootstrap kubeconfig: at the next start, credentials for another one of
+    /// the fleet's servers would count as those of another fleet. Returns the Secret afterwards.
     pub async fn secured(&self, gateway: &Gateway) -> Result<Option<Secret>, write::Error> {
         let secrets = self.secrets();
         let step = "read the member's Secret with our kubeconfig";
         let secret = within(step, client::get_opt(&secrets, &self.place.name)).await?;
-        let stored = self.judge(self.text(secret.as_ref()), None, None);
+        let stored = self.judge(self.text(secret.as_ref()), None);
         let (Some(certificate), Some(key)) = (gateway.certificate(), gateway.key()) else {
             return Ok(secret);
         };
-        if left(gateway).is_zero() || !matches!(stored, Verdict::Ask(_)) {
+        let is_refused = self.refused.lock().as_ref() == Some(&certificate);
+        if is_refused || left(gateway).is_zero() || !matches!(stored, Verdict::Ask(_)) {
             return Ok(secret);
         }
         let way = way_of(&gateway.own_config());
@@ -366,8 +361,9 @@ impl Bootstrap {
         }
     }
 
-    fn judge(&self, text: Option<&[u8]>, server: Option<&str>, refused: Option<&[u8]>) -> Verdict {
-        stored::judge(text, &self.cluster, server, refused, calendar())
+    fn judge(&self, text: Option<&[u8]>, server: Option<&str>) -> Verdict {
+        let refused = self.refused.lock();
+        stored::judge(text, &self.cluster, server, refused.as_deref(), calendar())
     }
 
     fn text<'a>(&self, secret: Option<&'a Secret>) -> Option<&'a [u8]> {

@@ -8,6 +8,7 @@ use muster_shared::client::{Gateway, Limits, Profile};
 use muster_shared::events::Events;
 use muster_shared::serve::Health;
 use muster_shared::tasks::Tasks;
+use parking_lot::Mutex;
 
 use super::context::Context;
 use super::tasks::Made;
@@ -124,6 +125,7 @@ pub(super) fn bootstrap(
         member: client,
         events,
         health: health.clone(),
+        refused: Mutex::default(),
     })))
 }
 

@@ -1,15 +1,15 @@
 //! An agent that registers itself with a bootstrap kubeconfig, and comes back by itself.
 
+mod refused;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use http::StatusCode;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use muster_agent::settings::Settings;
-use muster_e2e::apiserver::faults::{Effect, Scope};
 use muster_e2e::harness::objects::{create, delete, event, list};
 use muster_e2e::harness::test_bed::{PATIENCE, Task, until};
 use muster_shared::certificate::hash::Hash;
@@ -162,30 +162,6 @@ async fn an_agent_whose_certificate_expires_while_it_runs_goes_on_without_a_rest
     bench.is_stored().await;
     bench.is_beating_after(ends).await;
     assert_eq!(bench.number_of_requests().await, 1);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn an_agent_whose_certificate_the_fleet_refuses_asks_for_another_with_a_new_token() {
-    let bench = Bench::start("set-up-anew").await;
-    let agent = bench.by_bootstrap(&bench.bootstrap().await, |_| {}).await;
-    bench.is_ready().await;
-    let before = bench.is_stored().await;
-    agent.stop().await.unwrap();
-
-    // A fleet API that was set up anew does not know the authority of the certificate.
-    let refusal = Effect::Answer(StatusCode::UNAUTHORIZED);
-    bench
-        .server
-        .faults()
-        .inject_for(Scope::user(AGENT), refusal);
-    let again = Timestamp::now();
-    let _agent = bench.by_bootstrap(&bench.bootstrap().await, |_| {}).await;
-    let is_another = |secret: &Secret| text(secret) != text(&before);
-    let what = "the certificate is another one";
-    until(&bench.secrets(), SECRET, what, is_another).await;
-    bench.server.faults().heal();
-    bench.is_beating_after(again).await;
-    assert_eq!(bench.number_of_requests().await, 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -21,10 +21,14 @@ impl Bootstrap {
             Some(false) => return true,
             Some(true) => {}
         }
-        let refused = gateway.certificate();
+        // Remembered, so that the certificate in its place is stored as well.
+        *self.refused.lock() = gateway.certificate();
         tokio::select! {
-            config = self.obtain_other(refused.as_deref()) => gateway.take(config),
-            () = until_accepted(gateway) => self.health.ready(PART, Ok(())),
+            config = self.obtain() => gateway.take(config),
+            () = until_accepted(gateway) => {
+                *self.refused.lock() = None;
+                self.health.ready(PART, Ok(()));
+            }
         }
         true
     }
