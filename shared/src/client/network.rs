@@ -78,7 +78,7 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
-    use crate::client::{Gateway, Limits};
+    use crate::client::{Gateway, Limits, Route};
 
     /// Answers with the host of the configuration; never where that is `silent`, and without end
     /// where it is `endless`.
@@ -114,7 +114,10 @@ mod tests {
     }
 
     async fn ask(gateway: &Arc<Gateway>, profile: Profile) -> Result<String, kube::Error> {
-        let client = gateway.client(profile, Limits::NONE).unwrap();
+        ask_by(&gateway.client(profile, Limits::NONE).unwrap()).await
+    }
+
+    async fn ask_by(client: &Client) -> Result<String, kube::Error> {
         let request = Request::get("/version").body(Vec::new()).unwrap();
         client.request_text(request).await
     }
@@ -135,6 +138,22 @@ mod tests {
         assert_eq!(member.server_clock().at(Instant::now()), None);
         assert_eq!(ask(&member, Profile::Watch).await.unwrap(), "m1");
         assert_eq!(member.host().as_deref(), Some("pod"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_for_a_few_requests_asks_the_server_that_is_wanted() {
+        let gateway = Gateway::over(Arc::new(Echo), "fleet", config("own"));
+        let other = Route {
+            server: "http://other".parse().unwrap(),
+            authorities: None,
+        };
+        for (route, in_use) in [(None, "own"), (Some(other), "other")] {
+            gateway.reroute(route);
+            let own = gateway.client_of(None).unwrap();
+            assert_eq!(ask_by(&own).await.unwrap(), "own", "{in_use}");
+            let client = gateway.client_in_use().unwrap();
+            assert_eq!(ask_by(&client).await.unwrap(), in_use);
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -60,6 +60,16 @@ impl Gateway {
         self.routed.lock().own.clone()
     }
 
+    /// Returns a client of the server in use, for a few requests, as [`client_of`](Self::client_of)
+    /// does.
+    ///
+    /// # Errors
+    /// When the credentials or the authorities cannot be used.
+    pub fn client_in_use(&self) -> Result<Client, Error> {
+        let route = self.routed.lock().route.clone();
+        self.client_of(route.as_ref())
+    }
+
     /// Returns a client of another server, or without a route of that of the configuration. The
     /// gate does not hold its requests, and it does not follow the credentials: for a few questions
     /// about that server.

@@ -11,6 +11,8 @@ use crate::write::within;
 impl Bootstrap {
     /// Obtains other credentials if the fleet API refuses those that the agent began with: it was
     /// set up anew at its former address, or has replaced its authority while the agent was away.
+    /// Where the agent uses another server of the fleet, that one is asked: what is at the address
+    /// of the kubeconfig may be something else since the other one was promoted.
     /// Returns whether the credentials were tried: `false` while the fleet API does not answer.
     ///
     /// An agent that was accepted once goes on with its credentials until it ends. What it knows is
@@ -36,7 +38,7 @@ impl Bootstrap {
 
 /// Returns whether the fleet API refuses the credentials in use; `None` if it does not say.
 async fn is_refused(gateway: &Gateway) -> Option<bool> {
-    let fleet = gateway.client_of(None).ok()?;
+    let fleet = gateway.client_in_use().ok()?;
     // Each agent may read this namespace, and nobody may without credentials.
     let namespaces: Api<Namespace> = Api::all(fleet);
     let read = namespaces.get_metadata(CLUSTER_NAMESPACE);
