@@ -33,12 +33,14 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
+use self::refused::Trial;
 use self::reporting::{Error, Stranger, Trouble};
 use self::way::way_of;
 use super::Place;
 use super::asking::{Asked, LONGEST};
 use super::document::Document;
 use super::stored::{self, Reason, Verdict};
+use crate::fleet_server::Restart;
 use crate::write::{self, merge, within};
 
 /// Name of the credentials in `/readyz`.
@@ -93,18 +95,31 @@ impl Bootstrap {
     }
 
     /// Obtains new credentials whenever the certificate has expired, and where the fleet API
-    /// refuses the one that the agent began with, until shutdown.
-    pub async fn keep(self: Arc<Self>, gateway: Arc<Gateway>, shutdown: CancellationToken) {
+    /// refuses the one that the agent began with, until shutdown. An agent that is refused later
+    /// begins anew when its bootstrap kubeconfig is replaced.
+    pub async fn keep(
+        self: Arc<Self>,
+        gateway: Arc<Gateway>,
+        restart: Restart,
+        shutdown: CancellationToken,
+    ) {
         let keeping = Box::pin(async {
             let mut known = self.way().await.ok().map(|way| way_of(&way));
-            let mut is_tried = false;
+            let mut seen = std::fs::read(&self.file).ok();
+            let mut trial = Trial::Begun;
             loop {
                 let rest = left(&gateway);
                 if !rest.is_zero() {
                     tokio::time::sleep(rest.min(CHECK_EVERY)).await;
                     self.follow_way(&mut known, &gateway).await;
-                    if !is_tried {
-                        is_tried = self.replace_refused(&gateway).await;
+                    let now = std::fs::read(&self.file).ok();
+                    if now.is_some() && now != seen {
+                        trial = trial.after_replacement();
+                        seen = now;
+                    }
+                    trial = self.go_on(trial, &gateway).await;
+                    if trial == Trial::Refused {
+                        restart.begin(&shutdown);
                     }
                     continue;
                 }

@@ -7,7 +7,8 @@
 //! agent writes the Secret, and uses the old certificate until it is restarted.
 //!
 //! With a bootstrap kubeconfig the agent also asks for its first certificate, and for another when
-//! its certificate has expired, or is refused when the agent starts. Without one, such an agent can
+//! its certificate has expired, or is refused when the agent starts; an agent that is refused while
+//! it runs starts again when the bootstrap kubeconfig is replaced. Without one, such an agent can
 //! only take a valid certificate that somebody else writes to the Secret.
 
 mod asking;

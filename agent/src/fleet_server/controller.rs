@@ -51,6 +51,12 @@ impl Restart {
     pub fn is_due(&self) -> bool {
         self.is_due.swap(false, Ordering::SeqCst)
     }
+
+    /// Ends the tasks of the agent, which begins anew then.
+    pub fn begin(&self, shutdown: &CancellationToken) {
+        self.is_due.store(true, Ordering::SeqCst);
+        shutdown.cancel();
+    }
 }
 
 /// Everything that the choice of a server needs.
@@ -363,8 +369,7 @@ impl Choice {
         tracing::warn!(why, "the agent starts again");
         self.setup.fleet.set_gate(Gate::Closed(why.into()));
         self.publish_in_member(EventType::Warning, "FleetStoreChanged", why);
-        self.setup.restart.is_due.store(true, Ordering::SeqCst);
-        self.setup.shutdown.cancel();
+        self.setup.restart.begin(&self.setup.shutdown);
     }
 
     fn publish_in_member(&self, kind: EventType, reason: &str, words: &str) {

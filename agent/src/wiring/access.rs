@@ -91,10 +91,10 @@ pub(super) fn keep_bootstrap(context: &Context) -> BoxFuture<'static, ()> {
         Arc::clone(&context.base.fleet),
         context.base.shutdown.clone(),
     );
-    let bootstrap = context.base.bootstrap.clone();
+    let (bootstrap, restart) = (context.base.bootstrap.clone(), context.base.restart.clone());
     Box::pin(async move {
         match bootstrap {
-            Some(bootstrap) => bootstrap.keep(fleet, shutdown).await,
+            Some(bootstrap) => bootstrap.keep(fleet, restart, shutdown).await,
             None => shutdown.cancelled().await,
         }
     })

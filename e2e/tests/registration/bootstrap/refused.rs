@@ -1,5 +1,7 @@
 //! An agent whose certificate the fleet API refuses, although it has not expired.
 
+use std::time::Duration;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::StatusCode;
@@ -14,6 +16,9 @@ use serde_json::json;
 use super::AGENT;
 use crate::registration::bench::Bench;
 use crate::support::credentials::{SECRET, end, text};
+
+/// Time after which an agent has found that its certificate is accepted.
+const TRIED: Duration = Duration::from_secs(15);
 
 impl Bench {
     /// Lets the fleet API refuse the certificate of the agent, as one that was set up anew does,
@@ -51,5 +56,23 @@ async fn an_agent_whose_certificate_the_fleet_refuses_asks_for_another_with_a_ne
     let is_back = |secret: &Secret| end(secret) == end(&after);
     let what = "the other certificate is stored again";
     until(&bench.secrets(), SECRET, what, is_back).await;
+    assert_eq!(bench.number_of_requests().await, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_running_agent_that_is_refused_asks_anew_with_the_token_that_it_is_given() {
+    let bench = Bench::start("given-a-token").await;
+    let _agent = bench.by_bootstrap(&bench.bootstrap().await, |_| {}).await;
+    bench.is_ready().await;
+    let before = bench.is_stored().await;
+    bench.is_beating_after(Timestamp::now() + TRIED).await;
+
+    bench.refuses_the_agent();
+    std::fs::write(bench.bootstrap_file(), bench.bootstrap().await).unwrap();
+    let is_another = |secret: &Secret| end(secret) != end(&before);
+    let what = "the certificate is another one";
+    until(&bench.secrets(), SECRET, what, is_another).await;
+    bench.server.faults().heal();
+    bench.is_beating_after(Timestamp::now()).await;
     assert_eq!(bench.number_of_requests().await, 2);
 }
