@@ -35,7 +35,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::refused::Trial;
 use self::reporting::{Error, Stranger, Trouble};
-use self::way::way_of;
+use self::way::{way_in, way_of};
 use super::Place;
 use super::asking::{Asked, LONGEST};
 use super::document::Document;
@@ -307,7 +307,7 @@ impl Bootstrap {
     ) -> Result<bool, write::Error> {
         let text = String::from_utf8_lossy(self.text(Some(secret)).unwrap_or_default());
         let stored = client::from_text(&text, "of the member's Secret").await;
-        let Ok(stored) = stored.map(|config| way_of(&config)) else {
+        let Ok(stored) = stored.map(|config| way_in(&text, &config)) else {
             return Ok(false);
         };
         let used = way_of(&gateway.config());

@@ -32,7 +32,7 @@ pub use self::head::Head;
 pub use self::network::{Network, ResponseBody};
 pub use self::proxy::{
     configured, of_another as proxy_of_another, of_environment as environment_proxy,
-    of_kubeconfig as kubeconfig_proxy,
+    of_kubeconfig as kubeconfig_proxy, of_text as proxy_of_text,
 };
 pub use self::reload::{Gateway, Life, Pool, Source, credentials};
 pub use self::route::Route;

@@ -74,6 +74,12 @@ pub fn of_kubeconfig(path: &Path, context: Option<&str>) -> Option<String> {
     own(&file, &options).filter(is_elsewhere)
 }
 
+/// Returns the proxy that the text of a kubeconfig names.
+pub fn of_text(text: &str) -> Option<Uri> {
+    let file = Kubeconfig::from_yaml(text).ok()?;
+    url_of(&own(&file, &KubeConfigOptions::default())?)
+}
+
 /// Returns the name of the variable for the proxy of a server.
 fn variable(server: &Uri) -> &'static str {
     if is_plain(server) {

@@ -12,6 +12,15 @@ pub(super) fn way_of(config: &Config) -> Way {
     way(config, environment.as_ref())
 }
 
+/// Returns the way that the text of a kubeconfig names, from which a configuration was read. Its
+/// proxy may be that of the environment, as an earlier version has stored it.
+pub(super) fn way_in(text: &str, config: &Config) -> Way {
+    Way {
+        proxy: client::proxy_of_text(text).map(|it| it.to_string()),
+        ..way(config, None)
+    }
+}
+
 /// Returns the way of a configuration without the proxy of the environment. Whoever reads the
 /// kubeconfig later has an environment of its own, in which the proxy may be another one.
 fn way(config: &Config, environment: Option<&Uri>) -> Way {
@@ -49,6 +58,23 @@ mod tests {
             let environment = environment.map(uri);
             let found = way(&config, environment.as_ref());
             assert_eq!(found.proxy.as_deref(), stored, "{proxy:?} {environment:?}");
+        }
+    }
+
+    #[test]
+    fn a_stored_proxy_is_seen_although_the_environment_has_it_too() {
+        let of_environment = "http://proxy:3128/";
+        let mut config = Config::new("https://fleet.example.com".parse().unwrap());
+        config.proxy_url = Some(of_environment.parse().unwrap());
+        for stored in [Some(of_environment), None] {
+            let way = Way {
+                server: "https://fleet.example.com/".to_owned(),
+                proxy: stored.map(str::to_owned),
+                ..Way::default()
+            };
+            let text = way.with_certificate("m1", b"certificate", b"key");
+            let text = serde_saphyr::to_string(&text).unwrap();
+            assert_eq!(way_in(&text, &config), way, "{stored:?}");
         }
     }
 }
