@@ -64,8 +64,8 @@ pub(super) struct Options {
     #[arg(long, value_name = "URL")]
     cluster_api_endpoint: Option<String>,
     /// Proxy through which the control plane reaches the member's API server; that of the
-    /// kubeconfig without it, unless it is on this machine. Those of this machine's environment are
-    /// not taken over.
+    /// kubeconfig without it and without --cluster-api-endpoint, unless it is on this machine. Those
+    /// of this machine's environment are not taken over.
     #[arg(long, value_name = "URL")]
     proxy_url: Option<String>,
     /// Rights of the control plane in the member.
@@ -132,10 +132,7 @@ pub(super) async fn carry_out(fleet: Client, options: &Options) -> anyhow::Resul
         secrets.patch(name, &apply, &Patch::Apply(&secret)),
     )
     .await?;
-    let context = options.member_context.as_deref();
-    let proxy = || client::kubeconfig_proxy(&options.member_kubeconfig, context);
-    let proxy = options.proxy_url.clone().or_else(proxy);
-    let cluster = serde_json::from_value(cluster(options, &config, &id, proxy))?;
+    let cluster = serde_json::from_value(cluster(options, &config, &id))?;
     call(
         "create the Cluster",
         clusters.create(&PostParams::default(), &cluster),
@@ -213,7 +210,17 @@ fn authority(config: &Config) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-fn cluster(options: &Options, config: &Config, id: &str, proxy: Option<String>) -> Value {
+/// Returns the proxy of the control plane for the member. That of the kubeconfig is the way to the
+/// address in it, and not to another one.
+fn proxy(options: &Options) -> Option<String> {
+    if options.proxy_url.is_some() || options.cluster_api_endpoint.is_some() {
+        return options.proxy_url.clone();
+    }
+    let context = options.member_context.as_deref();
+    client::kubeconfig_proxy(&options.member_kubeconfig, context)
+}
+
+fn cluster(options: &Options, config: &Config, id: &str) -> Value {
     let name = &options.cluster;
     let address = client::address(config);
     let endpoint = options.cluster_api_endpoint.as_deref().unwrap_or(&address);
@@ -227,7 +234,7 @@ fn cluster(options: &Options, config: &Config, id: &str, proxy: Option<String>) 
     if config.accept_invalid_certs {
         spec["insecureSkipTLSVerification"] = json!(true);
     }
-    if let Some(proxy) = proxy {
+    if let Some(proxy) = proxy(options) {
         spec["proxyURL"] = json!(proxy);
     }
     for (field, value) in [
@@ -292,4 +299,42 @@ pub(super) async fn leave(fleet: Client, leaving: &Leaving) -> anyhow::Result<St
         "there is no Cluster {name:?}, and nothing is left of one: `kubectl get clusters` lists them"
     );
     Ok(reported.concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    #[test]
+    fn the_proxy_of_the_kubeconfig_is_taken_over_with_its_address_alone() {
+        let path = std::env::temp_dir().join(format!("muster-join-{}", std::process::id()));
+        let text = "apiVersion: v1\nkind: Config\ncurrent-context: a\n\
+            clusters: [{name: a, cluster: {server: 'https://m1', proxy-url: 'http://proxy:3128'}}]\n\
+            contexts: [{name: a, context: {cluster: a}}]\n";
+        std::fs::write(&path, text).unwrap();
+        let file = format!("--member-kubeconfig={}", path.display());
+        let (own, address) = (
+            "--proxy-url=http://own",
+            "--cluster-api-endpoint=https://10.0.0.1",
+        );
+        for (flags, expected) in [
+            (vec![], Some("http://proxy:3128")),
+            (vec![own], Some("http://own")),
+            (vec![address], None),
+            (vec![address, own], Some("http://own")),
+        ] {
+            let words = [vec!["join", "m1", file.as_str()], flags].concat();
+            let line = Line::parse_from(words.iter().copied());
+            assert_eq!(proxy(&line.options).as_deref(), expected, "{words:?}");
+        }
+        std::fs::remove_file(&path).unwrap();
+    }
 }
