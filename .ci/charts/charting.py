@@ -33,15 +33,15 @@ def chosen(path, values):
     return {**values, "fleetApi": {"profile": "trial", **values.get("fleetApi", {})}} if path == CONTROL_PLANE else values
 
 
-def files(path, values, namespace="muster-system"):
+def files(path, values, namespace="muster-system", release="muster"):
     """The rendered templates by their names."""
     with helm.Chart.load(path) as chart:
-        return chart.render(values=chosen(path, values), name="muster", namespace=namespace)
+        return chart.render(values=chosen(path, values), name=release, namespace=namespace)
 
 
-def rendered(path, values, namespace="muster-system"):
+def rendered(path, values, namespace="muster-system", release="muster"):
     """The objects that an install would create."""
-    texts = [text for name, text in files(path, values, namespace).items() if name.endswith((".yaml", ".yml"))]
+    texts = [text for name, text in files(path, values, namespace, release).items() if name.endswith((".yaml", ".yml"))]
     return [each for text in texts for each in yaml.load_all(text, yaml.CSafeLoader) if each]
 
 

@@ -39,6 +39,15 @@ def test_the_platform_can_choose_who_what_checks_runs_as(path, values):
     assert len(contexts) == 2 and not [each for each in contexts if each.get("runAsUser") is not None or not each["runAsNonRoot"]]
 
 
+@pytest.mark.parametrize(("path", "values"), [(CONTROL_PLANE, EXTERNAL), (AGENT, OF_AGENT)])
+@pytest.mark.parametrize("length", [50, 53])
+def test_the_name_of_the_job_is_one_that_kubernetes_takes(path, values, length):
+    # Helm takes 53 characters for a release, and Kubernetes 63 for a Job, whose pods have its name as a label.
+    objects = rendered(path, {**values, **ON}, release="a" * 48 + "-bbbb"[: length - 48])
+    names = [each["metadata"]["name"] for each in of_kind(objects, "Job")]
+    assert len(names) == 1 and len(names[0]) <= 63 and "--" not in names[0], names
+
+
 @pytest.mark.parametrize(("path", "values"), [(CONTROL_PLANE, {}), (CONTROL_PLANE, EXTERNAL), (AGENT, OF_AGENT)])
 def test_a_wait_that_is_no_duration_is_refused(path, values):
     wrong = {**values, "check": {"wait": "soon"}}
