@@ -44,7 +44,7 @@
 //! * `certificate rotation` watches the member's Secret; decides in [`certificate`] (`document`,
 //!   `asking`) when a new certificate is due; writes signing requests and the Secret.
 //! * `bootstrap` watches the certificate and the bootstrap kubeconfig; decides in [`certificate`]
-//!   (`stored`, `refused`) whether credentials are usable; writes signing requests and the Secret.
+//!   (`stored`) whether credentials are usable; writes signing requests and the Secret.
 //! * `member watches` watches the kinds of the Works in the member; decides in [`work`] (`drift`,
 //!   `waits`) what differs and when to repair it; writes the queues of the next two tasks.
 //! * `work status` watches the statuses of objects; decides in [`work`] (`report`); writes
