@@ -62,7 +62,8 @@ mod tests {
 
     use super::*;
 
-    /// Returns a kubeconfig with two clusters, users and contexts, of which all fields are set once.
+    /// Returns a kubeconfig with two clusters, users and contexts, of which all fields are set
+    /// once.
     fn kubeconfig() -> Kubeconfig {
         let pem = rcgen::generate_simple_self_signed(["fleet".to_owned()]);
         let pem = pem.unwrap().cert.pem();
