@@ -1,65 +1,38 @@
 //! Says of host names that were published that nothing follows them any more, where
 //! `--traffic-dns-endpoints` was switched off.
-//!
-//! Each is written once after a start, and not whenever it changes: another control plane may
-//! follow them.
 
 use std::sync::Arc;
 
-use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::conditions;
-use muster_shared::controller::Controller;
-use muster_shared::events::EventType;
+use muster_shared::k8s::Condition;
 use muster_shared::names::condition::HOSTNAME_PUBLISHED;
-use muster_shared::queue::Next;
 use muster_shared::tasks::Tasks;
-use muster_shared::watch::Change;
 
 use crate::fleet::Fleet;
-use crate::fleet::api_error::ApiError;
-use crate::fleet::binding::BindingKey;
-use crate::fleet::write::Written;
+use crate::fleet::outlived::Outlived;
 
 /// Reason of the condition of a name that nothing follows.
 const OFF: &str = "Off";
 
-/// Starts the controller.
+/// Condition of a name that was published.
+static PUBLISHED: Outlived = Outlived {
+    name: "traffic that is off",
+    condition: HOSTNAME_PUBLISHED,
+    is_left: says_more,
+    status: conditions::UNKNOWN,
+    reason: OFF,
+    event: "HostnameNotFollowed",
+    note: "nothing follows the host name (--traffic-dns-endpoints, or the controller traffic, is off): a DNSEndpoint that was published for it stays as it is, wherever that leads, until somebody deletes it",
+};
+
+/// Starts to say so.
 pub fn start_off(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
-    Controller::new(fleet, "traffic that is off")
-        .watches(&fleet.bindings, |_, change| match change {
-            Change::Applied { old: None, new } => is_left(new).then(|| BindingKey::of(new)),
-            Change::Applied { .. } | Change::Deleted { .. } => None,
-        })
-        .run(tasks, 1, (), |fleet, (), key: BindingKey| async move {
-            report(&fleet, &key).await
-        });
+    PUBLISHED.start(fleet, tasks);
 }
 
-/// Returns whether a binding still says where a host name leads.
-fn is_left(binding: &AnyBinding) -> bool {
-    let reported = conditions::get(&binding.status().conditions, HOSTNAME_PUBLISHED);
-    reported.is_some_and(|it| it.reason != OFF)
-}
-
-async fn report(fleet: &Fleet, key: &BindingKey) -> Result<Next, ApiError> {
-    let Some(binding) = fleet.bindings.get(key).filter(|it| is_left(it)) else {
-        return Ok(Next::Done);
-    };
-    let note = "nothing follows the host name (--traffic-dns-endpoints, or the controller traffic, is off): a DNSEndpoint that was published for it stays as it is, wherever that leads, until somebody deletes it";
-    let now = fleet.clock.now();
-    let condition = conditions::new(HOSTNAME_PUBLISHED, conditions::UNKNOWN, OFF, note, now);
-    let Some(list) = conditions::merge(&binding.status().conditions, [condition]) else {
-        return Ok(Next::Done);
-    };
-    let patch = conditions::patch(&binding.metadata, &list);
-    let client = fleet.status_writer.when_idle().await;
-    let step = "write the status of";
-    let written = key.merge_status(&client, step, &patch).await?;
-    if let Written::Done(_) = written {
-        let (kind, reason) = (EventType::Warning, "HostnameNotFollowed");
-        fleet.publish(&binding, kind, reason, note.to_owned());
-    }
-    Ok(written.next())
+/// Returns whether a condition still says where a host name leads.
+fn says_more(reported: &Condition) -> bool {
+    reported.reason != OFF
 }
 
 #[cfg(test)]

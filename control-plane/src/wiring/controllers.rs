@@ -101,6 +101,16 @@ const STARTERS: [(&str, Starter); CONTROLLERS.len()] = [
     }),
 ];
 
+/// Starts what ends the reports of a controller that is off.
+type Ender = fn(&Arc<Fleet>, &mut Tasks);
+
+/// Controllers whose reports on bindings would outlive them, with what ends these.
+const OFF: [(&str, Ender); 3] = [
+    ("taintmanager", eviction::start_off),
+    ("applicationFailover", application_failover::start_off),
+    ("traffic", traffic::start_off),
+];
+
 /// Starts the controllers that `--controllers` names.
 pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     let settings = &fleet.settings;
@@ -118,8 +128,11 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
             starter(&mut start);
         }
     }
-    if settings.runs("bindingStatus") && !settings.runs("traffic") {
-        traffic::start_off(fleet, start.tasks);
+    // Whoever writes what bindings report ends what others do not write any more.
+    for (name, end) in OFF {
+        if settings.runs("bindingStatus") && !settings.runs(name) {
+            end(fleet, start.tasks);
+        }
     }
     if start.is_pushed {
         push::start(fleet, start.tasks);

@@ -12,7 +12,8 @@
 //!   ([`budget`](crate::fleet::budget)), the own rate of a drain and pauses (`evictor/limits`), the
 //!   `fence`, the template of a Job.
 //! * `plan` computes the binding after the eviction, `execute` writes it in one patch.
-//! * `explain` has the states that are reported (`EvictionState`), `condition_writer` writes them.
+//! * `explain` has the states that are reported (`EvictionState`), `condition_writer` writes them;
+//!   `off` ends what they said where the controller `taintmanager` is off.
 //!
 //! A restart evicts nothing twice: the evictor is rebuilt from the API before it opens
 //! (`Evictor::open`), its budget begins empty, a patch carries the resource version that was
@@ -33,6 +34,7 @@ pub mod homes;
 pub mod inputs;
 pub mod judge;
 pub mod measure;
+mod off;
 mod pending_notes;
 pub mod plan;
 pub mod preserve;
@@ -41,6 +43,7 @@ pub mod record;
 pub mod room;
 
 pub use controller::{EvictorHandle, start};
+pub use off::start_off;
 
 #[cfg(test)]
 pub(super) mod conformance;
