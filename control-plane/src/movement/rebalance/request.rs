@@ -13,7 +13,6 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::decide;
-use super::failback::is_pending;
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::BindingKey;
@@ -21,6 +20,7 @@ use crate::fleet::budget::pace::Pace;
 use crate::fleet::write::{Written, merge};
 use crate::scheduler::controller::{waits_for_others, waits_to_move};
 use crate::scheduler::core::cycle::is_reschedule_requested;
+use crate::scheduler::core::return_request::is_pending;
 use crate::scheduler::core::{Decision, FitError, Options, Snapshot, schedule};
 
 /// State of the request for one workload.

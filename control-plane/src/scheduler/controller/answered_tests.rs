@@ -1,13 +1,14 @@
 //! Tests of requests for a new placement whose answer could not be reported.
 
 use http::Method;
-use muster_shared::names::annotation::ANSWERED_REQUEST;
+use muster_shared::names::annotation::{ANSWERED_REQUEST, APPLIED_PLACEMENT, FAILBACK_ASKED};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::start;
 use crate::fleet::budget::pace::Pace;
 use crate::fleet::testing::{Bench, binding, cluster, pass, refusal};
+use crate::settings::Settings;
 
 /// Returns a cluster with so many cores.
 fn of_size(name: &str, cores: u32) -> Value {
@@ -83,4 +84,45 @@ async fn a_request_is_answered_although_its_job_completed_before_the_answer_was_
     let status = bench.api.binding("web-deployment")["status"].clone();
     assert_eq!(status["schedulerObservedGeneration"], 3);
     assert_eq!(status["lastScheduledTime"], requested);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_asked_to_return_stays_once_nothing_returns_any_more() {
+    let (requested, before) = ("2024-01-02T00:00:00Z", "2024-01-01T00:00:00Z");
+    let on = "--feature-gates=Failover=true";
+    let person = "2023-01-02T00:00:00Z";
+    for (flags, marked, expected) in [
+        (&[on][..], requested, "m2"),
+        (&[], requested, "m1"),
+        (
+            &[on, "--controllers=*,-workloadRebalancer"],
+            requested,
+            "m1",
+        ),
+        // A person asked for it.
+        (&[], person, "m2"),
+    ] {
+        let mut asked = binding();
+        let spec = &mut asked["spec"];
+        spec["replicaRequirements"] = json!({"resourceRequest": {"cpu": "1"}});
+        spec["rescheduleTriggeredAt"] = json!(requested);
+        let applied = spec["placement"].to_string();
+        asked["metadata"]["annotations"] =
+            json!({ APPLIED_PLACEMENT: applied, FAILBACK_ASKED: marked });
+        asked["status"] = json!({ "lastScheduledTime": before });
+        let settings: Vec<String> = flags.iter().map(|it| (*it).to_owned()).collect();
+        let objects = [
+            ("clusters", of_size("m1", 4)),
+            ("clusters", of_size("m2", 40)),
+            ("resourcebindings", asked),
+        ];
+        let mut bench = Bench::with(Settings::of_flags(&settings).unwrap(), objects);
+        let pace = Pace::of(&bench.fleet.settings);
+        start(&bench.fleet, pace.clone(), &mut bench.tasks);
+        bench.follow().await;
+        pace.begin(Instant::now());
+        pass(60).await;
+        let placed = bench.api.binding("web-deployment")["spec"]["clusters"][0]["name"].clone();
+        assert_eq!(placed, expected, "{flags:?} {marked}");
+    }
 }

@@ -66,7 +66,8 @@ use crate::scheduler::core::Options;
 use crate::scheduler::core::Snapshot;
 use crate::scheduler::core::outcome::{Outcome, Subject, pass, stay};
 use crate::scheduler::core::report::{Report, Verdict};
-use crate::settings::{PRIORITY_BASED_SCHEDULING, names_scheduler};
+use crate::scheduler::core::return_request;
+use crate::settings::{FAILOVER, PRIORITY_BASED_SCHEDULING, names_scheduler};
 
 /// A binding that waits is reconciled again after this time even if no cluster seemed to change
 /// (Karmada flushes its queue of unschedulable bindings as often). A move that waits may have
@@ -417,6 +418,16 @@ impl Scheduler {
         now: Timestamp,
     ) -> (Outcome, Option<String>) {
         let reported = with_answer(binding);
+        // What was asked before returns were switched off is taken back by their controller, if it
+        // runs, and moves nothing until then.
+        let settings = &fleet.settings;
+        let scheduler = binding.spec.scheduler_name.as_deref();
+        let is_barred = !settings.gate(&FAILOVER) || settings.no_failback(scheduler).is_some();
+        let judged = if is_barred {
+            return_request::without(&reported)
+        } else {
+            Cow::Borrowed(&*reported)
+        };
         let look = |binding: &AnyBinding| {
             let subject = Subject::of(binding);
             if has_completed {
@@ -426,13 +437,13 @@ impl Scheduler {
             let obstacle = |name: &str| obstacle(fleet, subject.spec, name);
             pass_around(&subject, snapshot, place, obstacle)
         };
-        let (mut outcome, mut obstructed) = look(&reported);
+        let (mut outcome, mut obstructed) = look(&judged);
         // An edit of the policy counts at once for the copies that the outcome drops, although the
         // binding does not have it yet.
         if outcome.cause.is_some()
-            && let Cow::Owned(spec) = protected(fleet, &reported)
+            && let Cow::Owned(spec) = protected(fleet, &judged)
         {
-            let mut says = AnyBinding::clone(&reported);
+            let mut says = AnyBinding::clone(&judged);
             says.spec = spec;
             (outcome, obstructed) = look(&says);
         }

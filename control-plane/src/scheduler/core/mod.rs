@@ -23,6 +23,7 @@ pub(in crate::scheduler) mod plugin;
 pub mod record;
 pub mod replacement;
 pub mod report;
+pub mod return_request;
 pub mod select;
 pub(in crate::scheduler) mod snapshot;
 pub mod step_timer;

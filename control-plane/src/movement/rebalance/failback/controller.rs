@@ -28,7 +28,7 @@ use super::decide::{
     Course, Home, Rule, Verdict, barred, course, homes, is_due, record, unhealthy,
 };
 use super::in_flight::{AGAIN, InFlight, RARELY};
-use super::pending::{JUDGED_AGAIN, is_pending, may_still_return, take_back};
+use super::pending::{JUDGED_AGAIN, may_still_return, take_back};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::{BindingKey, Bindings};
@@ -47,6 +47,7 @@ use crate::scheduler::controller::{
 };
 use crate::scheduler::core::Options;
 use crate::scheduler::core::cycle::is_reschedule_requested;
+use crate::scheduler::core::return_request::is_pending;
 use crate::settings::FAILOVER;
 
 const NAME: &str = "failbacks";

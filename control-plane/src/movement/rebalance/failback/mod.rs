@@ -11,4 +11,3 @@ mod pending;
 mod window;
 
 pub(super) use controller::start;
-pub(super) use pending::is_pending;

@@ -6,11 +6,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use kube::ResourceExt as _;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::events::EventType;
-use muster_shared::k8s::Time;
 use muster_shared::names::annotation::FAILBACK_ASKED;
 use muster_shared::queue::Next;
 use serde_json::json;
@@ -21,27 +19,10 @@ use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::write::Written;
-use crate::scheduler::core::cycle::is_reschedule_requested;
+use crate::scheduler::core::return_request;
 
 /// Time after which such a request is judged again: its window may close.
 pub(super) const JUDGED_AGAIN: Duration = Duration::from_secs(10);
-
-/// Returns the time of the last request by which a workload was to return, and that of the request
-/// before it, if there was one.
-fn marked(binding: &AnyBinding) -> Option<(Timestamp, Option<Timestamp>)> {
-    let text = binding.annotations().get(FAILBACK_ASKED)?.as_str();
-    let (asked, before) = text.split_once(' ').unwrap_or((text, ""));
-    Some((asked.parse().ok()?, before.parse().ok()))
-}
-
-/// Returns whether a workload is asked to return to a cluster that it left, and the scheduler has
-/// not placed it anew since: one that it could not place yet is placed once there is room. What a
-/// person asked for has another time.
-pub(in crate::movement::rebalance) fn is_pending(binding: &AnyBinding) -> bool {
-    let asked = binding.spec.reschedule_triggered_at.as_ref().map(|it| it.0);
-    let is_ours = marked(binding).is_some_and(|(marked, _)| asked == Some(marked));
-    is_ours && is_reschedule_requested(&binding.spec, binding.status())
-}
 
 /// Returns whether a workload that is asked to return still may, to one of the clusters that it
 /// left.
@@ -68,13 +49,12 @@ pub(super) async fn take_back(
     binding: &AnyBinding,
     why: &str,
 ) -> Result<Next, ApiError> {
-    let before = marked(binding).and_then(|(_, before)| before);
     let patch = json!({
         "metadata": {
             "resourceVersion": binding.metadata.resource_version,
             "annotations": { FAILBACK_ASKED: null },
         },
-        "spec": { "rescheduleTriggeredAt": before.map(Time) },
+        "spec": { "rescheduleTriggeredAt": return_request::before(binding) },
     });
     let written = key.merge(&fleet.client, "take back the return of", &patch);
     let written = written.await?;
