@@ -48,11 +48,9 @@ struct Statuses {
     earliest: Mutex<Option<Instant>>,
 }
 
-/// Starts the controller. Without the controller of taints, what policies do is not known here.
+/// Starts the controller. Without the controller of taints it says that the policies are not
+/// followed.
 pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
-    if !fleet.settings.runs("clustertaintpolicy") {
-        return;
-    }
     let statuses = Arc::new(Statuses {
         served: Served::default(),
         failing: Backoff::between(FIRST, LONGEST),
@@ -162,4 +160,44 @@ impl Statuses {
 fn is_kept(stored: &ClusterTaintPolicyStatus, wanted: &ClusterTaintPolicyStatus) -> bool {
     stored.observed_generation == wanted.observed_generation
         && stored.conditions.len() >= wanted.conditions.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::fleet::testing::{Bench, cluster, pass};
+    use crate::settings::Settings;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_policy_says_whether_it_is_followed_also_where_none_is() {
+        for (flag, expected) in [
+            ("--resource-eviction-rate=1", "FailoverOff"),
+            ("--controllers=*,-clustertaintpolicy", "ControllerOff"),
+            ("--preview-cluster-taint-policies", "NoClusterMatches"),
+        ] {
+            let failed =
+                json!({"conditionType": "Ready", "operator": "NotIn", "statusValues": ["True"]});
+            let policy = json!({
+                "metadata": {"name": "failed", "generation": 1},
+                "spec": {
+                    "matchConditions": [failed],
+                    "taintsToAdd": [{"key": "example.com/failed", "effect": "NoExecute"}],
+                },
+            });
+            let objects = [
+                ("clusters", cluster("m1")),
+                ("clustertaintpolicies", policy),
+            ];
+            let settings = Settings::of_flags(&[flag.to_owned()]).unwrap();
+            let mut bench = Bench::with(settings, objects);
+            start(&bench.fleet, &mut bench.tasks);
+            bench.follow().await;
+            pass(30).await;
+            let policy = bench.api.object("clustertaintpolicies", "", "failed");
+            let status = &policy.unwrap()["status"];
+            assert_eq!(status["conditions"][0]["reason"], expected, "{flag}");
+        }
+    }
 }

@@ -103,9 +103,10 @@ pub fn status(
     });
     let unknown_conditions = unknown_conditions.collect();
     let mut judged = counted.judge(spec, clusters.len(), &missing, settings.condition_taints);
-    if !settings.follows_taint_policies() && judged.0 != Verdict::Impossible {
-        let message = "the feature gate Failover is off: no policy puts a taint on (the control plane's flag --preview-cluster-taint-policies shows what would be put on)";
-        judged = (Verdict::Idle, "FailoverOff", message.to_owned());
+    if let Some((reason, message)) = unfollowed(settings)
+        && judged.0 != Verdict::Impossible
+    {
+        judged = (Verdict::Idle, reason, message.to_owned());
     }
     let (verdict, reason, message) = judged;
     let mut all = known.conditions;
@@ -131,6 +132,16 @@ pub fn status(
         unknown_conditions,
         conditions: all,
     }
+}
+
+/// Returns reason and message where the control plane follows no policy, whatever it says.
+fn unfollowed(settings: &Settings) -> Option<(&'static str, &'static str)> {
+    if !settings.chooses("clustertaintpolicy") {
+        let message = "the controller clustertaintpolicy of the control plane is off (--controllers): the policy puts taints on and takes them off only where another program follows it";
+        return Some(("ControllerOff", message));
+    }
+    let message = "the feature gate Failover is off: no policy puts a taint on (the control plane's flag --preview-cluster-taint-policies shows what would be put on)";
+    (!settings.follows_taint_policies()).then_some(("FailoverOff", message))
 }
 
 /// Effect that a policy can have.

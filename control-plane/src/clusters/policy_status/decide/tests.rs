@@ -205,15 +205,23 @@ fn a_status_that_is_written_is_not_written_again_and_its_times_are_those_of_the_
 }
 
 #[test]
-fn with_failover_off_a_policy_says_that_it_is_not_followed() {
+fn with_failover_or_its_controller_off_a_policy_says_that_it_is_not_followed() {
     let clusters = [cluster("a", "False", &json!([]), &json!({}))];
     let sights: Vec<Sight<'_>> = clusters.iter().map(Sight::of).collect();
-    for (taints, reason, is_ready) in [
-        (down(), "FailoverOff", true),
-        (json!([{"key": "a", "effect": "Never"}]), "Invalid", false),
+    let gate = "--feature-gates=Failover=true";
+    let without = "--controllers=*,-clustertaintpolicy";
+    let odd = json!([{"key": "a", "effect": "Never"}]);
+    for (flags, taints, reason, is_ready) in [
+        (&[][..], down(), "FailoverOff", true),
+        (&[], odd.clone(), "Invalid", false),
+        (&[without], down(), "ControllerOff", true),
+        (&[gate, without], down(), "ControllerOff", true),
+        (&[gate, without], odd, "Invalid", false),
     ] {
+        let flags: Vec<String> = flags.iter().map(|it: &&str| (*it).to_owned()).collect();
+        let settings = Settings::of_flags(&flags).unwrap();
         let policy = policy(&json!({ "matchConditions": when("Ready"), "taintsToAdd": taints }));
-        let status = status(&policy, &sights, &Settings::default(), at(100));
+        let status = status(&policy, &sights, &settings, at(100));
         let holds = |kind: &str| conditions::is_true(&status.conditions, kind);
         assert_eq!(status.conditions[0].reason, reason);
         assert_eq!((holds("Ready"), holds("Effective")), (is_ready, false));
