@@ -7,7 +7,7 @@ use std::sync::Arc;
 use muster_control_plane::clusters::taint::default_tolerations::DefaultTolerations;
 use muster_control_plane::fleet::binding::BindingKey;
 use muster_control_plane::movement::eviction::explain::{
-    CONDITION, STOPPED, STRANDED, has_completed,
+    CONDITION, FAILED, STOPPED, STRANDED, has_completed,
 };
 use muster_control_plane::movement::eviction::inputs;
 use muster_control_plane::movement::eviction::judge::{Judgement, Switches, judge};
@@ -15,6 +15,7 @@ use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::PurgeMode;
 use muster_shared::conditions;
+use muster_shared::k8s::Condition;
 use muster_shared::watch::Presence;
 use serde::Serialize;
 
@@ -46,6 +47,9 @@ pub(super) struct Progress {
     pub replacing: usize,
     /// Workloads that wait in the queue.
     pub waiting: usize,
+    /// Those of them whose eviction could not be written and is tried again, each with the reason.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<Line>,
     /// Workloads that stay until fewer clusters have failed.
     pub stopped: usize,
     /// Workloads that stay because they may.
@@ -103,6 +107,11 @@ impl Progress {
         if self.stopped > 0 {
             let _ = write!(line, ", {} until fewer clusters have failed", self.stopped);
         }
+        if !self.refused.is_empty() {
+            let refused = self.refused.len();
+            let words = "of those that wait could not leave at the last attempt";
+            let _ = write!(line, "; {refused} {words} (kubectl muster explain)");
+        }
         line
     }
 
@@ -110,6 +119,7 @@ impl Progress {
     pub fn report(&self, names: &[String], how: Result<End, Stopped>) -> String {
         let names = names.join(" ");
         let mut text = format!("{names}: {}\n", self.line(false));
+        text.push_str(&indented(&self.refused));
         text.push_str(&indented(&self.stuck));
         for reason in &self.nothing_moves {
             let _ = writeln!(text, "Nothing moves: {reason}");
@@ -193,12 +203,19 @@ pub(super) fn count(
                 continue;
             }
             let condition = conditions::get(&binding.status().conditions, CONDITION);
+            let reported = |it: &Condition| Line {
+                why: Some(it.message.clone()),
+                ..Line::new(binding, name)
+            };
             match condition.filter(|it| it.status == conditions::TRUE) {
-                Some(it) if STRANDED.contains(&it.reason.as_str()) => progress.stuck.push(Line {
-                    why: Some(it.message.clone()),
-                    ..Line::new(binding, name)
-                }),
+                Some(it) if STRANDED.contains(&it.reason.as_str()) => {
+                    progress.stuck.push(reported(it));
+                }
                 Some(it) if it.reason == STOPPED => progress.stopped += 1,
+                Some(it) if it.reason == FAILED => {
+                    progress.waiting += 1;
+                    progress.refused.push(reported(it));
+                }
                 _ => progress.waiting += 1,
             }
             present.insert(here);
@@ -359,6 +376,23 @@ mod tests {
             reported.contains("too many clusters have failed"),
             "{reported}"
         );
+    }
+
+    #[test]
+    fn what_waits_because_its_eviction_could_not_be_written_is_reported_with_the_reason() {
+        let fleet = [
+            binding("a", "m1", false, FAILED, &json!([])),
+            binding("b", "m1", false, "WaitingForRate", &json!([])),
+        ];
+        let progress = count(&fleet, &drained(), &mut BTreeSet::new());
+        assert!(!progress.is_done());
+        assert_eq!(
+            progress.line(false),
+            "0 of 2 moved, 0 being replaced, 2 waiting, 0 with nowhere to go; 1 of those that wait could not leave at the last attempt (kubectl muster explain)"
+        );
+        let reported = progress.report(&["m1".to_owned()], Err(Stopped::TimedOut));
+        let refused = "\n  ConfigMap shop/a in m1: has to leave m1 and stays\n";
+        assert!(reported.contains(refused), "{reported}");
     }
 
     #[test]

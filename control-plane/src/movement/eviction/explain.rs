@@ -20,6 +20,8 @@ pub const CONDITION: &str = "EvictionPending";
 /// Reasons of the condition of a workload that has to leave a cluster and cannot, for reasons of
 /// its own.
 pub const STRANDED: [&str; 3] = ["NowhereToGo", "StateNotPreserved", "NotFenced"];
+/// Reason of that condition where the eviction could not be written, which is tried again.
+pub const FAILED: &str = "EvictWorkloadFromClusterFailed";
 /// Reason of that condition while a taint is tolerated for a time, which alone ends it.
 pub const WAITING_FOR_TOLERATION: &str = "WaitingForToleration";
 /// Reason of that condition until the old copy is stopped.
@@ -286,7 +288,7 @@ impl EvictionState {
     fn reporting(&self) -> Reporting {
         use EventType::{Normal, Warning};
         let (reason, weight, is_urgent, severity) = match self {
-            Self::Failed { .. } => ("EvictWorkloadFromClusterFailed", 11, true, Warning),
+            Self::Failed { .. } => (FAILED, 11, true, Warning),
             Self::Nowhere { .. } => ("NowhereToGo", 10, true, Warning),
             Self::Unpreserved { .. } => ("StateNotPreserved", 9, true, Warning),
             Self::Unfenced { .. } => ("NotFenced", 8, true, Warning),
