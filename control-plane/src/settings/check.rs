@@ -186,11 +186,16 @@ impl Settings {
         if CONTROLLERS.iter().all(|(name, _)| !self.runs(name)) {
             return Err(Error::invalid("controllers", "none would run"));
         }
-        if self.runs("taintmanager") && !self.runs("gracefulEviction") && self.runs("scheduler") {
-            return Err(Error::invalid(
-                "controllers",
-                "taintmanager and scheduler without gracefulEviction would leave eviction tasks for ever",
-            ));
+        let evicts = ["taintmanager", "applicationFailover"];
+        let evicts = evicts.into_iter().find(|it| self.runs(it));
+        if let Some(evicts) = evicts
+            && self.runs("scheduler")
+            && !self.runs("gracefulEviction")
+        {
+            let problem = format!(
+                "{evicts} and scheduler without gracefulEviction would leave eviction tasks for ever"
+            );
+            return Err(Error::invalid("controllers", problem));
         }
         Ok(())
     }

@@ -86,7 +86,7 @@ fn the_defaults_of_detection_are_those_of_karmada() {
 #[test]
 fn senseless_values_are_refused_by_name() {
     type Spoil = fn(&mut Settings);
-    let cases: [(&str, Spoil); 20] = [
+    let cases: [(&str, Spoil); 22] = [
         ("peers-per-cluster", |s| s.peers_per_cluster = 1),
         ("peers-per-cluster", |s| s.peers_per_cluster = 6),
         ("cluster-unhealthy-workloads-threshold", |s| {
@@ -140,6 +140,12 @@ fn senseless_values_are_refused_by_name() {
             s.notice_source = "two words".to_owned();
         }),
         ("notice-page-url", |s| s.notice_page_url = "page".to_owned()),
+        ("taintmanager and scheduler without", |s| {
+            s.controllers = "*,-gracefulEviction".parse().unwrap();
+        }),
+        ("applicationFailover and scheduler without", |s| {
+            s.controllers = "*,-taintmanager,-gracefulEviction".parse().unwrap();
+        }),
     ];
     for (name, spoil) in cases {
         let mut settings = Settings::default();
