@@ -18,6 +18,7 @@ use super::chosen;
 use super::list;
 use super::request::{call, instead};
 use super::rows::{Format, Named, print};
+use super::running::Running;
 use super::table::{Table, passed, title};
 
 #[derive(Debug, Args)]
@@ -58,7 +59,7 @@ pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Resu
             Format::Json => format!("{}\n", serde_json::to_string_pretty(&reported)?),
             Format::Yaml => serde_saphyr::to_string(&reported)?,
             Format::Name => format!("{}\n", reported.name()),
-            Format::Table | Format::Wide => story(&reported),
+            Format::Table | Format::Wide => story(&reported) + unrecorded(&client).await?,
         });
     }
     let mut all = list::all(api).await.map_err(anyhow::Error::msg)?;
@@ -76,17 +77,33 @@ pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Resu
             .is_none_or(|name| it.spec.cluster == *name)
     });
     sort(&mut all);
+    let note = if options.output.is_text() {
+        unrecorded(&client).await?
+    } else {
+        ""
+    };
     if all.is_empty() && options.output.is_text() {
         let of = options.cluster.as_ref();
         let of = of.map_or_else(String::new, |it| format!(" of {it}"));
-        return Ok(format!("No failover{of} is recorded.\n{orders}"));
+        return Ok(format!("No failover{of} is recorded.\n{note}{orders}"));
     }
     let reported: Vec<Shown<'_>> = all.iter().map(Shown::of).collect();
     let text = print(&reported, options.output, None, |_| table(&all))?;
     Ok(if options.output.is_text() {
-        text + &orders
+        text + note + &orders
     } else {
         text
+    })
+}
+
+/// Returns a note where the control plane that leads records no failovers, nor the end of those
+/// that go on; an empty text where it does.
+async fn unrecorded(client: &Client) -> anyhow::Result<&'static str> {
+    let running = Running::read(client, &[]).await?;
+    Ok(if running.settings.runs("failoverHistory") {
+        ""
+    } else {
+        "The control plane runs without the controller failoverHistory (--controllers): it records nothing new, and what is shown to go on may be over.\n"
     })
 }
 
@@ -353,6 +370,8 @@ fn workload(it: &FailoverWorkload) -> String {
 
 #[cfg(test)]
 mod tests {
+    use muster_shared::names::annotation;
+    use muster_shared::self_report::LeaderReport;
     use serde_json::json;
 
     use super::*;
@@ -513,6 +532,37 @@ mod tests {
             };
             let reported = carry_out(client, &options).await.unwrap();
             assert_eq!(reported, expected, "{words}");
+        }
+    }
+
+    #[tokio::test]
+    async fn it_is_said_where_failovers_are_not_recorded_any_more() {
+        for (flag, expected) in [
+            ("--resource-eviction-rate=5", false),
+            ("--controllers=*,-failoverHistory", true),
+        ] {
+            let leads = LeaderReport {
+                identity: "cp-0".to_owned(),
+                flags: Some(vec![flag.to_owned()]),
+                ..LeaderReport::default()
+            };
+            let lease = json!({
+                "metadata": { "annotations": { annotation::LEADER: leads.write() } },
+                "spec": { "holderIdentity": "cp-0" },
+            });
+            let client = crate::fixtures::api(move |request| {
+                let is_lease = request.uri().path().contains("/leases/");
+                let none = json!({ "metadata": {}, "items": [] });
+                (200, if is_lease { lease.clone() } else { none })
+            });
+            let options = Options {
+                name: None,
+                output: Format::default(),
+                cluster: None,
+            };
+            let text = carry_out(client, &options).await.unwrap();
+            let is_said = text.contains("without the controller failoverHistory");
+            assert_eq!(is_said, expected, "{flag}: {text}");
         }
     }
 
