@@ -288,6 +288,7 @@ impl Scheduler {
                 if next == Next::Done {
                     self.waiting.put(&key, None);
                     self.movement.ends(&key);
+                    self.report_suspended(fleet, &key).await?;
                 }
                 return Ok(next);
             }

@@ -36,6 +36,10 @@ use crate::scheduler::core::report::{Report, Verdict};
 /// Reason of the condition of a binding whose move waits until its order can be carried out.
 const OBSTRUCTED: &str = "TargetObstructed";
 
+/// Reason of the condition of a binding whose move waited when its scheduling was suspended. The
+/// move remains one that was held back.
+const SUSPENDED: &str = "SchedulingSuspended";
+
 /// Returns whether a binding says that its move waits for something that need not come.
 pub(crate) fn waits_for_others(status: &ResourceBindingStatus) -> bool {
     let reported = conditions::get(&status.conditions, SCHEDULED);
@@ -44,9 +48,29 @@ pub(crate) fn waits_for_others(status: &ResourceBindingStatus) -> bool {
 
 /// Returns whether a binding says that its move waits.
 pub(crate) fn waits_to_move(status: &ResourceBindingStatus) -> bool {
-    const WAITS: [&str; 4] = [PAUSED, WAITING_FOR_RATE, STOPPED, OBSTRUCTED];
+    const WAITS: [&str; 5] = [PAUSED, WAITING_FOR_RATE, STOPPED, OBSTRUCTED, SUSPENDED];
     let reported = conditions::get(&status.conditions, SCHEDULED);
     reported.is_some_and(|reported| WAITS.contains(&&*reported.reason))
+}
+
+/// Returns the report on a binding whose scheduling was suspended while its move waited; `None`
+/// where no move of it did. One without clusters goes on saying why.
+pub(super) fn suspended(
+    spec: &ResourceBindingSpec,
+    status: &ResourceBindingStatus,
+) -> Option<Report> {
+    let waits = spec.scheduling_suspended() && !spec.clusters.is_empty() && waits_to_move(status);
+    let verdict = || Verdict {
+        scheduled: true,
+        generation: None,
+        reason: SUSPENDED,
+        message: "Binding has been scheduled, and is not moved while its scheduling is suspended."
+            .to_owned(),
+    };
+    waits.then(|| Report {
+        scheduled: Some(verdict()),
+        ..Report::default()
+    })
 }
 
 /// Permission to write a result. Nothing else gives one than [`Scheduler::permit`].

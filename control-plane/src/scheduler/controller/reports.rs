@@ -9,6 +9,7 @@ use muster_shared::queue::Next;
 use serde_json::json;
 
 use super::completed::UNREAD;
+use super::movement::suspended;
 use super::{Error, Scheduler};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
@@ -73,6 +74,29 @@ impl Scheduler {
         let api = key.api(&client);
         self.report(&api, &key, &binding, &report, now).await?;
         Ok(Next::Done)
+    }
+
+    /// Reports of a binding of this scheduler whose scheduling was suspended that its move does not
+    /// wait any more for what it waited for.
+    pub(super) async fn report_suspended(
+        &self,
+        fleet: &Fleet,
+        key: &BindingKey,
+    ) -> Result<(), Error> {
+        let Some(binding) = fleet.bindings.get(key) else {
+            return Ok(());
+        };
+        let scheduler = binding.spec.scheduler_name.as_deref();
+        let report = suspended(&binding.spec, binding.status());
+        let report = report.filter(|_| fleet.settings.schedules(scheduler));
+        let now = whole_second(fleet.clock.now());
+        // The cache may show this report later than it was written.
+        let Some(report) = report.filter(|it| it.patch(binding.status(), now).is_some()) else {
+            return Ok(());
+        };
+        let client = fleet.status_writer.when_idle().await;
+        self.report(&key.api(&client), key, &binding, &report, now)
+            .await
     }
 
     /// Reports of a binding how it was placed: in the queue, after decisions and the orders that
@@ -243,6 +267,32 @@ mod tests {
         let condition = &stored["status"]["conditions"][0];
         assert_eq!(condition["status"], "True");
         assert!(pause().is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_move_that_waits_says_so_no_more_once_its_scheduling_is_suspended() {
+        for (reason, expected) in [
+            ("WaitingForRate", "SchedulingSuspended"),
+            ("TargetObstructed", "SchedulingSuspended"),
+            ("SchedulingSuspended", "SchedulingSuspended"),
+            ("Success", "Success"),
+        ] {
+            let mut held = reported("True");
+            held["status"]["conditions"][0]["reason"] = json!(reason);
+            held["spec"]["suspension"] = json!({"scheduling": true});
+            let objects = [("clusters", cluster("m1")), ("resourcebindings", held)];
+            let bench = Bench::followed(objects).await;
+            let fleet = &bench.fleet;
+            let scheduler = Scheduler::new(fleet, Pace::of(&fleet.settings));
+            let key = BindingKey::of(bench.binding("web-deployment").unwrap().as_ref());
+            scheduler.handle(fleet, key).await.unwrap();
+            let stored = bench.api.binding("web-deployment");
+            let said = &stored["status"]["conditions"][0]["reason"];
+            assert_eq!(said, expected, "{reason}");
+            let status = serde_json::from_value(stored["status"].clone()).unwrap();
+            let waits = crate::scheduler::controller::waits_to_move(&status);
+            assert_eq!(waits, reason != "Success", "{reason}: it is paid for later");
+        }
     }
 
     #[tokio::test(start_paused = true)]
