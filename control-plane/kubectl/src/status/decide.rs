@@ -146,6 +146,9 @@ pub(super) struct Report {
     /// Whether the controller taintmanager is off, so that no taint moves anything, nor does a
     /// drain.
     pub taints_ignored: bool,
+    /// Whether taints of effect NoExecute move nothing but what is drained.
+    #[serde(skip)]
+    pub is_no_execute_off: bool,
     /// Source of the gate and the pace.
     pub settings_from: Source,
     /// The pauses in force.
@@ -247,6 +250,7 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
             policies.any(|it| evicting(&it.spec).next().is_some())
         }),
         taints_ignored: !snapshot.settings.runs("taintmanager"),
+        is_no_execute_off: !snapshot.settings.enable_no_execute_taint_eviction,
         settings_from: snapshot.source,
         paused: pauses
             .iter()

@@ -10,9 +10,9 @@ use muster_control_plane::movement::eviction::judge::Switches;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::taint_policy::ClusterTaintPolicy;
 use muster_shared::conditions::UNKNOWN;
-use muster_shared::k8s::ResourceExt as _;
+use muster_shared::k8s::{ResourceExt as _, Taint};
 use muster_shared::names::condition;
-use muster_shared::taints::is_of_command;
+use muster_shared::taints::{NO_EXECUTE, is_drain, is_of_command};
 
 use super::{
     FOR_FENCE, FOR_RATE, FOR_TOLERATION, PAUSED, Report, STOPPED, Snapshot, Waiting, cluster_of,
@@ -112,6 +112,9 @@ fn next_taint(report: &mut Report, snapshot: &Snapshot) {
     let policies: Vec<&ClusterTaintPolicy> = policies.iter().collect();
     let clusters = snapshot.clusters.iter().flatten();
     let clusters: BTreeMap<String, &Cluster> = clusters.map(|it| (it.name_any(), it)).collect();
+    let is_off = report.is_no_execute_off;
+    let is_ignored = |it: &Taint| is_off && it.effect == NO_EXECUTE && !is_drain(it);
+    let moves = |it: &Taint| evicts(it) && !is_ignored(it);
     for not_well in &mut report.not_well {
         let cluster = clusters.get(&not_well.name);
         let ready = cluster.filter(|it| it.is_true(condition::READY));
@@ -120,10 +123,10 @@ fn next_taint(report: &mut Report, snapshot: &Snapshot) {
             let left = untainted(it, &policies, &snapshot.settings, snapshot.now)?;
             u64::try_from(left.as_secs()).ok()
         });
-        let cluster = cluster.filter(|it| !it.spec.taints.iter().any(evicts));
+        let cluster = cluster.filter(|it| !it.spec.taints.iter().any(moves));
         not_well.next_taint_seconds = cluster.and_then(|it| {
             let coming = due(it, &policies, &snapshot.settings, snapshot.now);
-            let coming = coming.into_iter().filter(|it| evicts(&it.taint));
+            let coming = coming.into_iter().filter(|it| moves(&it.taint));
             let first = coming.map(|it| it.after.as_secs()).min()?;
             u64::try_from(first).ok()
         });

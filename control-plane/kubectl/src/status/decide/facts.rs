@@ -66,6 +66,7 @@ fn gate(report: &Report) -> String {
     }
     let drained: Vec<String> = report.drained().map(|it| it.name.clone()).collect();
     match (report.failover, report.policy_evicts) {
+        (Some(true), _) if report.is_no_execute_off => "on, but taints of effect NoExecute move nothing (--enable-no-execute-taint-eviction=false), a drain excepted".to_owned(),
         (Some(true), Some(false)) => "on, but no ClusterTaintPolicy adds a taint that evicts: a failed cluster keeps its workloads".to_owned(),
         (Some(true), _) if report.paused_clusters.contains(&None) => "on, but PAUSED".to_owned(),
         (Some(true), _) if report.pace.band == Band::Stopped && report.clusters.is_some() => {

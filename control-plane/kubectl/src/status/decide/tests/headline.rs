@@ -128,6 +128,16 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_reported_in_this_
             "bring the cluster back; workloads move by themselves only if the control plane runs with the controller taintmanager (--controllers, --enable-taint-manager): kubectl describe cluster m1".to_owned(),
         ),
         (
+            "taints of its effect move nothing",
+            Snapshot {
+                settings: Settings { enable_no_execute_taint_eviction: false, ..Settings::default() },
+                clusters: Ok(watched()), taint_policies: Some(vec![policy()]), ..with(&[], healthy(1, "m1"))
+            },
+            "perhaps 1 workload is without service, at worst since 00:04:20Z (Deployment default/web0): its cluster is silent",
+            "nothing until m1 is ready again",
+            format!("{down}; {describe}"),
+        ),
+        (
             "fenced",
             with(&["Unknown"], fenced("WaitingForFence")),
             "perhaps 1 workload is without service, at worst since 00:04:20Z (Deployment default/ledger): its cluster is silent; its copy there stops in 60 s (00:11:00Z) at the latest",
@@ -540,6 +550,13 @@ fn what_is_reported_to_be_on_is_not_stopped_or_paused() {
     };
     for (count, silent, change, failover, pace) in [
         (5, 0, as_it_is, "on", well),
+        (
+            5,
+            0,
+            |it| it.settings.enable_no_execute_taint_eviction = false,
+            "on, but taints of effect NoExecute move nothing (--enable-no-execute-taint-eviction=false), a drain excepted",
+            well,
+        ),
         (5, 0, is_paused, "on, but PAUSED", &paused),
         (
             5,
