@@ -522,7 +522,12 @@ impl Settings {
             "traffic" => !self.traffic_dns_endpoints,
             _ => false,
         };
-        !is_off && self.controllers.enabled(controller, false)
+        !is_off && self.chooses(controller)
+    }
+
+    /// Returns whether `--controllers` chooses a controller, which other flags may switch off.
+    pub fn chooses(&self, controller: &str) -> bool {
+        self.controllers.enabled(controller, false)
     }
 
     /// Returns whether ClusterTaintPolicies are followed: not without failover, as in Karmada,

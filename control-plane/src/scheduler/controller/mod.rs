@@ -450,8 +450,8 @@ impl Scheduler {
         }
         if let Cow::Owned(reported) = &reported {
             let answered = reported.status().last_scheduled_time.as_ref();
-            let scheduled = outcome.report.scheduled_at.take();
-            outcome.report.scheduled_at = scheduled.or_else(|| answered.map(|it| it.0));
+            let placed = outcome.report.scheduled_at.take();
+            outcome.report.scheduled_at = placed.or_else(|| answered.map(|it| it.0));
         }
         (outcome, obstructed)
     }
