@@ -146,9 +146,9 @@ pub(super) struct Report {
     /// Whether the controller taintmanager is off, so that no taint moves anything, nor does a
     /// drain.
     pub taints_ignored: bool,
-    /// Whether taints of effect NoExecute move nothing but what is drained.
+    /// Reason why taints of effect NoExecute move nothing but what is drained, if they do not.
     #[serde(skip)]
-    pub is_no_execute_off: bool,
+    pub no_execute_off: Option<&'static str>,
     /// Source of the gate and the pace.
     pub settings_from: Source,
     /// The pauses in force.
@@ -250,7 +250,9 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
             policies.any(|it| evicting(&it.spec).next().is_some())
         }),
         taints_ignored: !snapshot.settings.runs("taintmanager"),
-        is_no_execute_off: !snapshot.settings.enable_no_execute_taint_eviction,
+        no_execute_off: (!snapshot.settings.enable_no_execute_taint_eviction).then_some(
+            "taints of effect NoExecute move nothing (--enable-no-execute-taint-eviction=false), a drain excepted",
+        ),
         settings_from: snapshot.source,
         paused: pauses
             .iter()

@@ -112,7 +112,7 @@ fn next_taint(report: &mut Report, snapshot: &Snapshot) {
     let policies: Vec<&ClusterTaintPolicy> = policies.iter().collect();
     let clusters = snapshot.clusters.iter().flatten();
     let clusters: BTreeMap<String, &Cluster> = clusters.map(|it| (it.name_any(), it)).collect();
-    let is_off = report.is_no_execute_off;
+    let is_off = report.no_execute_off.is_some();
     let is_ignored = |it: &Taint| is_off && it.effect == NO_EXECUTE && !is_drain(it);
     let moves = |it: &Taint| evicts(it) && !is_ignored(it);
     for not_well in &mut report.not_well {

@@ -65,8 +65,12 @@ fn gate(report: &Report) -> String {
         return format!("{gate} {UNJUDGED}: no taint moves anything, nor does a drain");
     }
     let drained: Vec<String> = report.drained().map(|it| it.name.clone()).collect();
+    if report.failover == Some(true)
+        && let Some(why) = report.no_execute_off
+    {
+        return format!("on, but {why}");
+    }
     match (report.failover, report.policy_evicts) {
-        (Some(true), _) if report.is_no_execute_off => "on, but taints of effect NoExecute move nothing (--enable-no-execute-taint-eviction=false), a drain excepted".to_owned(),
         (Some(true), Some(false)) => "on, but no ClusterTaintPolicy adds a taint that evicts: a failed cluster keeps its workloads".to_owned(),
         (Some(true), _) if report.paused_clusters.contains(&None) => "on, but PAUSED".to_owned(),
         (Some(true), _) if report.pace.band == Band::Stopped && report.clusters.is_some() => {
