@@ -44,15 +44,24 @@ async fn ended_record(story: &Story) -> anyhow::Result<Failover> {
     found.context("the record is gone")
 }
 
-/// Workloads that are leaving the victim or have left it.
+/// Returns the workloads that are leaving the victim or have left it.
 fn gone(picture: &Picture) -> BTreeSet<String> {
-    let gone = picture.workloads.iter();
-    let gone = gone.filter(|(_, it)| it.leaving.contains(VICTIM));
+    let gone = picture.workloads.iter().filter(|(_, it)| {
+        let mut placed = it.placed.iter().filter(|it| !it.is_empty());
+        it.leaving.contains(VICTIM) || placed.any(|it| !it.contains_key(VICTIM))
+    });
     gone.map(|(name, _)| (*name).to_owned()).collect()
 }
 
+/// Returns whether both workloads of the victim are leaving it: the first one may have left by
+/// then.
 fn all_leaving(picture: &Picture) -> Verdict {
-    leaving(picture, 2)
+    let gone = gone(picture);
+    if gone.len() >= 2 {
+        Ok(())
+    } else {
+        Err(format!("{gone:?} are leaving {VICTIM}"))
+    }
 }
 
 async fn is_complete(story: &Story, moved: &BTreeSet<String>) -> anyhow::Result<()> {
