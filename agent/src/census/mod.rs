@@ -13,6 +13,7 @@ use muster_shared::api::cluster::{NodeSummary, ResourceModel, ResourceSummary};
 use muster_shared::capacity::{self, NodeView, PodView};
 use muster_shared::clock::calendar;
 use muster_shared::k8s::{Api, Client};
+use muster_shared::watch::pages::Rejected;
 use muster_shared::watch::{self, Event, Freshness, Selection};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -95,21 +96,26 @@ impl Census {
         let pods = watch::compact_events(&pods, every.fields(UNFINISHED), Arc::clone(&self.pods));
         tokio::select! {
             () = shutdown.cancelled() => {}
-            () = self.fold(nodes, capacity::Census::fold_node) => {}
-            () = self.fold(pods, capacity::Census::fold_pod) => {}
+            () = self.fold(nodes, capacity::Census::fold_node, capacity::Census::keep_node) => {}
+            () = self.fold(pods, capacity::Census::fold_pod, capacity::Census::keep_pod) => {}
         }
     }
 
     async fn fold<K>(
         &self,
-        events: impl Stream<Item = Event<K>>,
+        events: impl Stream<Item = Result<Event<K>, Rejected>>,
         fold: impl Fn(&mut capacity::Census, Event<K>) -> bool,
+        keep: impl Fn(&mut capacity::Census, &Rejected) -> bool,
     ) {
         let mut events = std::pin::pin!(events);
         while let Some(event) = events.next().await {
             let (changed, complete) = {
                 let mut sums = self.sums.lock();
-                (fold(&mut sums, event), sums.is_complete())
+                let changed = match event {
+                    Ok(event) => fold(&mut sums, event),
+                    Err(unreadable) => keep(&mut sums, &unreadable),
+                };
+                (changed, sums.is_complete())
             };
             // Readers wait for complete lists.
             if changed && complete {
@@ -151,11 +157,19 @@ mod tests {
         let status = json!({"allocatable": {"cpu": "4", "pods": "10"}, "conditions": conditions});
         let node = json!({"metadata": {"name": "a", "uid": "a"}, "status": status});
         let listed = Event::InitApply(serde_json::from_value(node).unwrap());
-        let nodes = stream::iter([Event::Init, listed, Event::InitDone]);
-        census.fold(nodes, capacity::Census::fold_node).await;
+        let nodes = stream::iter([Event::Init, listed, Event::InitDone].map(Ok));
+        census
+            .fold(
+                nodes,
+                capacity::Census::fold_node,
+                capacity::Census::keep_node,
+            )
+            .await;
         assert_eq!(census.summary(&[]), None);
-        let pods = stream::iter([Event::Init, Event::InitDone]);
-        census.fold(pods, capacity::Census::fold_pod).await;
+        let pods = stream::iter([Event::Init, Event::InitDone].map(Ok));
+        census
+            .fold(pods, capacity::Census::fold_pod, capacity::Census::keep_pod)
+            .await;
         let (nodes, resources) = census.summary(&[]).unwrap();
         assert_eq!((nodes.total_num, nodes.ready_num), (1, 1));
         assert_eq!(resources.allocatable["cpu"].0, "4");
@@ -174,11 +188,19 @@ mod tests {
         assert!(!census.is_awaited(grace), "they hang");
 
         let complete = Census::begin();
-        let nodes = stream::iter([Event::Init, Event::InitDone]);
-        complete.fold(nodes, capacity::Census::fold_node).await;
+        let nodes = stream::iter([Event::Init, Event::InitDone].map(Ok));
+        complete
+            .fold(
+                nodes,
+                capacity::Census::fold_node,
+                capacity::Census::keep_node,
+            )
+            .await;
         assert!(complete.is_awaited(grace));
-        let pods = stream::iter([Event::Init, Event::InitDone]);
-        complete.fold(pods, capacity::Census::fold_pod).await;
+        let pods = stream::iter([Event::Init, Event::InitDone].map(Ok));
+        complete
+            .fold(pods, capacity::Census::fold_pod, capacity::Census::keep_pod)
+            .await;
         assert!(!complete.is_awaited(grace));
     }
 }

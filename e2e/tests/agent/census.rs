@@ -192,7 +192,8 @@ async fn pods_are_counted_alike_from_every_server() {
         let api: Api<PodView> = Api::all(server.client().await.unwrap());
         let every = Selection::everything().page_size(2);
         let touch = Arc::new(Freshness::new(Timestamp::now()));
-        let mut events = pin!(compact_events(&api, every, touch));
+        let events = compact_events(&api, every, touch);
+        let mut events = pin!(events.map(Result::unwrap));
         counted(&mut events, "300m", 3).await;
         // `counted` begins a census anew: these are what the watch alone shows.
         pods.put(small_pod("d", "1")).unwrap();
@@ -245,7 +246,7 @@ async fn protobuf_that_cannot_be_read_is_read_as_json_from_then_on() {
         let api: Api<Unreadable> = Api::all(server.client().await.unwrap());
         let touch = Arc::new(Freshness::new(Timestamp::now()));
         let events = compact_events(&api, Selection::everything(), touch);
-        let events = events.map(|event| match event {
+        let events = events.map(|event| match event.unwrap() {
             Event::Init => Event::Init,
             Event::InitApply(Unreadable(pod)) => Event::InitApply(pod),
             Event::InitDone => Event::InitDone,

@@ -5,7 +5,10 @@
 //! each event; a report reads one row per node and no pods.
 //!
 //! A new list does not clear the census. Objects that the list does not contain are removed when it
-//! ends; until then the last counts are reported.
+//! ends; until then the last counts are reported. What is known of an object that is listed and
+//! does not decode is kept.
+
+mod unreadable;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -112,13 +115,15 @@ pub struct Census {
     allocating: Vec<i128>,
     pod_list: List,
     node_list: List,
+    /// Nodes of which nothing could be read yet, and the lists that saw them last.
+    unread: HashMap<String, Round>,
 }
 
 impl Census {
-    /// Returns whether both kinds have been listed completely at least once. Before that the counts
-    /// are too low and must not be reported.
+    /// Returns whether both kinds have been listed completely at least once, and the nodes are not
+    /// all unreadable. Before that the counts are too low and must not be reported.
     pub fn is_complete(&self) -> bool {
-        self.pod_list.complete && self.node_list.complete
+        self.pod_list.complete && self.node_list.complete && !self.is_all_unread()
     }
 
     /// Applies an event of the watch on pods. Returns whether the counts may have changed.
@@ -163,7 +168,9 @@ impl Census {
                 for id in &stale {
                     self.set_node(*id, None);
                 }
-                !std::mem::replace(&mut self.node_list.complete, true) || !stale.is_empty()
+                let is_read = self.forget_unread();
+                let is_first = !std::mem::replace(&mut self.node_list.complete, true);
+                is_first || is_read || !stale.is_empty()
             }
         }
     }
@@ -242,6 +249,8 @@ impl Census {
 
     /// Counts a node anew; returns whether that changed anything.
     pub fn apply_node(&mut self, view: &NodeView) -> bool {
+        let name = view.metadata.name.as_deref().unwrap_or_default();
+        self.unread.remove(name);
         let mut allocatable = Vec::with_capacity(view.status.allocatable.len());
         for (name, quantity) in &view.status.allocatable {
             // What cannot be read is left out: the API server would have refused it.
@@ -255,7 +264,7 @@ impl Census {
             allocatable,
             round: self.node_list.round,
         };
-        let id = self.row(view.metadata.name.as_deref().unwrap_or_default());
+        let id = self.row(name);
         if let Some(known) = &mut self.rows[id as usize].node
             && (known.ready, known.takes_pods) == (record.ready, record.takes_pods)
             && known.allocatable == record.allocatable
@@ -270,16 +279,22 @@ impl Census {
     /// Forgets a node; returns whether it had counted. Its pods count until they are gone
     /// themselves.
     pub fn delete_node(&mut self, view: &NodeView) -> bool {
-        let id = view
-            .metadata
-            .name
-            .as_deref()
-            .and_then(|name| self.row_ids.get(name).copied());
-        let Some(id) = id.filter(|id| self.rows[*id as usize].node.is_some()) else {
-            return false;
+        self.forget_node(view.metadata.name.as_deref().unwrap_or_default())
+    }
+
+    fn forget_node(&mut self, name: &str) -> bool {
+        let was_unread = self.unread.remove(name).is_some();
+        let Some(id) = self.known_node(name) else {
+            return was_unread;
         };
         self.set_node(id, None);
         true
+    }
+
+    /// Returns the row of a node that counts.
+    fn known_node(&self, name: &str) -> Option<NodeId> {
+        let id = self.row_ids.get(name).copied();
+        id.filter(|id| self.rows[*id as usize].node.is_some())
     }
 
     fn set_node(&mut self, id: NodeId, record: Option<NodeRecord>) {

@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::*;
 use crate::api::cluster::ResourceSummary;
+use crate::watch::pages::Rejected;
 
 fn node(name: &str, cpu: &str, pods: &str) -> NodeView {
     let conditions = json!([{ "type": "Ready", "status": "True" }]);
@@ -222,6 +223,101 @@ fn a_list_that_breaks_off_and_starts_over_loses_nothing_and_keeps_nothing() {
         census.fold_node(event);
     }
     assert_eq!(census.node_summary().total_num, 1);
+}
+
+fn unreadable(name: &str, deleted: bool) -> Rejected {
+    Rejected {
+        namespace: "ns".to_owned(),
+        name: name.to_owned(),
+        uid: None,
+        error: String::new(),
+        resource_version: None,
+        deleting: deleted,
+        deleted,
+    }
+}
+
+#[test]
+fn what_is_listed_and_does_not_decode_counts_as_before() {
+    let mut census = Census::default();
+    for event in [
+        Event::Init,
+        Event::InitApply(node("n", "4", "10")),
+        Event::InitApply(node("m", "2", "10")),
+        Event::InitDone,
+    ] {
+        census.fold_node(event);
+    }
+    for event in [
+        Event::Init,
+        Event::InitApply(pod("p", Some("n"), "1", "Running")),
+        Event::InitDone,
+    ] {
+        census.fold_pod(event);
+    }
+    let known = (census.node_summary(), census.summary());
+
+    census.fold_node(Event::Init);
+    for name in ["n", "m"] {
+        assert!(!census.keep_node(&unreadable(name, false)), "{name}");
+    }
+    assert!(!census.fold_node(Event::InitDone));
+    census.fold_pod(Event::Init);
+    assert!(!census.keep_pod(&unreadable("p", false)));
+    assert!(!census.fold_pod(Event::InitDone));
+    assert_eq!((census.node_summary(), census.summary()), known);
+
+    assert!(census.keep_node(&unreadable("m", true)));
+    assert!(census.keep_pod(&unreadable("p", true)));
+    assert_eq!(census.node_summary().total_num, 1);
+    assert_eq!(census.pods(), 0);
+}
+
+#[test]
+fn nothing_is_counted_while_no_node_can_be_read() {
+    let n = || node("n", "4", "10");
+    let again = |deleted| Err(unreadable("n", deleted));
+    for (what, then, is_counted) in [
+        ("nothing", vec![], false),
+        ("it can be read", vec![Ok(Event::Apply(n()))], true),
+        (
+            "another one can",
+            vec![Ok(Event::Apply(node("m", "2", "10")))],
+            true,
+        ),
+        ("it is deleted", vec![Ok(Event::Delete(n()))], true),
+        ("it is deleted unreadably", vec![again(true)], true),
+        (
+            "it is listed again",
+            vec![Ok(Event::Init), again(false), Ok(Event::InitDone)],
+            false,
+        ),
+        (
+            "a list lacks it",
+            vec![Ok(Event::Init), Ok(Event::InitDone)],
+            true,
+        ),
+    ] {
+        let mut census = Census::default();
+        for event in [Event::Init, Event::InitDone] {
+            census.fold_pod(event);
+        }
+        census.fold_node(Event::Init);
+        census.keep_node(&unreadable("n", false));
+        census.fold_node(Event::InitDone);
+        let mut changed = false;
+        for event in then {
+            changed |= match event {
+                Ok(event) => census.fold_node(event),
+                Err(rejected) => census.keep_node(&rejected),
+            };
+        }
+        assert_eq!(
+            (census.is_complete(), changed),
+            (is_counted, is_counted),
+            "{what}"
+        );
+    }
 }
 
 #[test]

@@ -87,6 +87,7 @@ pub use kube::runtime::watcher::Event;
 
 pub use self::expectations::Expectations;
 pub use self::informer::{Change, Fate, Informer};
+use self::pages::Rejected;
 pub use self::presence::{Departed, Doubt, MOST_DEPARTED, Presence};
 pub use self::trouble::{Refused, Trouble};
 use crate::protobuf::FromProtobuf;
@@ -199,13 +200,25 @@ pub fn explained_events<K: Followed>(
 /// Returns the stream of [`events`] of a kind that can be decoded from protobuf, which costs the
 /// server a third of JSON. If a server does not write it, or writes it unreadably, JSON is used.
 /// `touch` records how current the stream is.
+///
+/// An object that does not decode is not left out, but sent as an error: it is there, or was
+/// deleted, and is no reason to forget what is known of it.
 pub fn compact_events<K: Followed + FromProtobuf>(
     api: &Api<K>,
     selection: Selection,
     touch: Arc<Freshness>,
-) -> impl Stream<Item = Event<K>> + Send + use<K> {
+) -> impl Stream<Item = Result<Event<K>, Rejected>> + Send + use<K> {
     let follower = follower::Follower::compact(api, selection, K::from_protobuf);
-    stream(follower.recording(touch))
+    futures::stream::unfold(follower.recording(touch), |mut follower| async move {
+        loop {
+            let seen = match follower.next().await {
+                follower::FollowerEvent::Event(event) => Ok(event),
+                follower::FollowerEvent::Unreadable(rejected) => Err(rejected),
+                follower::FollowerEvent::BrokenOff => continue,
+            };
+            return Some((seen, follower));
+        }
+    })
 }
 
 fn stream<K: Followed>(

@@ -53,6 +53,7 @@ fn odd(deleting: bool, deleted: bool) -> FollowerEvent<ConfigMap> {
     FollowerEvent::Unreadable(Rejected {
         namespace: String::new(),
         name: "x".into(),
+        uid: None,
         error: String::new(),
         resource_version: None,
         deleting,

@@ -43,6 +43,7 @@ struct Identity {
 struct IdentityMeta {
     name: Value,
     namespace: Value,
+    uid: Value,
     resource_version: Value,
     deletion_timestamp: Value,
 }
@@ -127,6 +128,7 @@ fn reject(object: &[u8], error: &serde_json::Error) -> Rejected {
     Rejected {
         namespace: text(&head.metadata.namespace).unwrap_or_default(),
         name: text(&head.metadata.name).unwrap_or_default(),
+        uid: text(&head.metadata.uid),
         error: error.to_string(),
         resource_version: text(&head.metadata.resource_version),
         deleting: !head.metadata.deletion_timestamp.is_null(),
@@ -142,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_malformed_watch_object_is_named_and_keeps_our_place() {
-        let bytes = br#"{"type":"MODIFIED","object":{"metadata":{"name":"bad","resourceVersion":"9"},"data":5}}"#;
+        let bytes = br#"{"type":"MODIFIED","object":{"metadata":{"name":"bad","uid":"u","resourceVersion":"9"},"data":5}}"#;
         let Line::Rejected(rejected) = line::<ConfigMap>(bytes).unwrap() else {
             panic!("not rejected")
         };
@@ -150,6 +152,7 @@ mod tests {
             (rejected.name.as_str(), rejected.resource_version.as_deref()),
             ("bad", Some("9"))
         );
+        assert_eq!(rejected.uid.as_deref(), Some("u"));
     }
 
     #[test]

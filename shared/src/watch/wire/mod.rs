@@ -53,6 +53,8 @@ pub struct Rejected {
     pub namespace: String,
     /// Name of the object.
     pub name: String,
+    /// UID of the object, if that can be read.
+    pub uid: Option<String>,
     /// Error of the decoder.
     pub error: String,
     /// Version of the object, if that can be read.
