@@ -61,10 +61,10 @@ use crate::scheduler::controller::movement::{Held, Movement};
 use crate::scheduler::controller::obstructed::pass_around;
 use crate::scheduler::controller::waiting::Waiting;
 use crate::scheduler::controller::waits_for::Wait;
-use crate::scheduler::controller::write::{with_answer, write};
+use crate::scheduler::controller::write::{with_answer, write, write_stay};
 use crate::scheduler::core::Options;
 use crate::scheduler::core::Snapshot;
-use crate::scheduler::core::outcome::{Outcome, Subject, pass, stay};
+use crate::scheduler::core::outcome::{Outcome, Subject, pass, stay, without_leaving};
 use crate::scheduler::core::report::{Report, Verdict};
 use crate::scheduler::core::return_request;
 use crate::settings::{FAILOVER, PRIORITY_BASED_SCHEDULING, names_scheduler};
@@ -351,7 +351,8 @@ impl Scheduler {
                 self.movement.obstructed.forget(key);
                 Next::After(CHECK_AGAIN)
             };
-            return Ok((next, wait));
+            let taken_off = self.take_off(fleet, key, binding, &snapshot).await?;
+            return Ok((taken_off.unwrap_or(next), wait));
         }
         // Before the write, so that the next one's does not wait for this one's answer.
         self.movement.moves.leave(key);
@@ -405,6 +406,33 @@ impl Scheduler {
         }
         let next = wait.map_or(Next::Done, |_| Next::After(CHECK_AGAIN));
         Ok((next, wait))
+    }
+
+    /// Takes a binding whose move is held back off the clusters that leave the fleet. Returns when
+    /// to reconcile it again if somebody else was faster.
+    async fn take_off(
+        &self,
+        fleet: &Fleet,
+        key: &BindingKey,
+        binding: &AnyBinding,
+        snapshot: &Snapshot,
+    ) -> Result<Option<Next>, Error> {
+        let Some(stays) = without_leaving(&Subject::of(binding), snapshot) else {
+            return Ok(None);
+        };
+        match write_stay(&key.api(&fleet.client), binding, &stays).await {
+            Ok(written) => {
+                let (before, after) = (&binding.metadata, &written.metadata);
+                self.expectations.written(key.clone(), before, after, ());
+                Ok(None)
+            }
+            Err(error) if is_gone(&error) => Ok(None),
+            Err(error) if client::is_conflict(&error) => {
+                self.expectations.conflicted(key.clone(), &binding.metadata);
+                Ok(Some(Next::Again))
+            }
+            Err(source) => Err(ApiError::of("take leaving clusters off", key)(source).into()),
+        }
     }
 
     /// Returns what is to become of a binding, which may be that of a completed Job, and why a move

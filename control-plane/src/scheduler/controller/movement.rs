@@ -512,6 +512,42 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_cluster_that_leaves_does_not_wait_for_a_move_out_of_another_one() {
+        let mut paused = bench::cluster("m2");
+        paused["metadata"]["annotations"] = json!({"failover.muster.io/paused": "x"});
+        let record = json!({"policy.karmada.io/applied-placement": "{}"});
+        for (what, place, is_asked) in [
+            ("no cluster fits", "m9", false),
+            ("it moves by an edit", "m3", false),
+            ("it moves by a request", "m3", true),
+        ] {
+            let mut binding = bench::binding();
+            binding["metadata"]["annotations"] = record.clone();
+            binding["status"] = json!({"lastScheduledTime": "2024-01-01T00:00:00Z"});
+            let spec = &mut binding["spec"];
+            let stays = json!({"name": "m2", "replicas": 2});
+            spec["clusters"] = json!([{"name": "m1", "replicas": 2}, stays]);
+            spec["placement"]["clusterAffinity"]["clusterNames"] = json!([place]);
+            if is_asked {
+                spec["rescheduleTriggeredAt"] = json!("2024-01-02T00:00:00Z");
+            }
+            let leaving = bench::deleting(bench::cluster("m1"));
+            let clusters = [leaving, paused.clone(), bench::cluster("m3")];
+            let clusters = clusters.map(|it| ("clusters", it));
+            let objects = clusters.into_iter().chain([("resourcebindings", binding)]);
+            let bench = bench::Bench::followed(objects).await;
+            let fleet = &bench.fleet;
+            let scheduler = Scheduler::new(fleet, Pace::of(&fleet.settings));
+            let key = BindingKey::of(bench.binding("web-deployment").unwrap().as_ref());
+            scheduler.handle(fleet, key.clone()).await.unwrap();
+            assert!(scheduler.movement.wait(&key).is_paused, "{what}");
+            let stored = bench.api.binding("web-deployment");
+            assert_eq!(stored["spec"]["clusters"], json!([stays]), "{what}");
+            assert_eq!(stored["metadata"]["annotations"], record, "{what}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_move_that_the_rate_holds_up_is_tried_again_since_it_may_become_needless() {
         let mut left = bench::cluster("m1");
         left["spec"]["taints"] = json!([{"key": "x", "effect": "NoExecute"}]);

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::api::binding::TargetCluster;
 use muster_shared::k8s::{Api, ResourceExt};
 use muster_shared::names::annotation::{ANSWERED_REQUEST, APPLIED_PLACEMENT, DESELECTED};
 use serde_json::{Value, json};
@@ -25,6 +26,21 @@ pub(super) async fn write(
     let written = merge(api, &binding.name_any(), &patch).await;
     permit.settle(&written);
     written
+}
+
+/// Leaves a binding no other clusters than those in which it stays. It is no result: the placement
+/// that was applied last stays the record, and no request is answered.
+pub(super) async fn write_stay(
+    api: &Api<AnyBinding>,
+    binding: &AnyBinding,
+    stays: &[TargetCluster],
+) -> Result<AnyBinding, kube::Error> {
+    let clusters = Some(stays).filter(|clusters| !clusters.is_empty());
+    let patch = json!({
+        "metadata": { "resourceVersion": binding.resource_version() },
+        "spec": { "clusters": clusters },
+    });
+    merge(api, &binding.name_any(), &patch).await
 }
 
 fn result_patch(binding: &AnyBinding, placed: &Placed) -> Value {

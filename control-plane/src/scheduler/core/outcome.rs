@@ -103,18 +103,24 @@ pub fn stay(subject: &Subject<'_>, snapshot: &Snapshot, now: Timestamp) -> Outco
     }
 }
 
-/// Returns the binding without the clusters that leave the fleet, if it names any. Their Works are
-/// deleted whatever becomes of the binding, and they wait until none names them: one whose policy
-/// asks for more clusters than are left would keep them for ever.
+/// Returns the binding without the clusters that leave the fleet, if it names any.
 fn leave(subject: &Subject<'_>, record: String, snapshot: &Snapshot) -> Option<Placed> {
-    let targets = &subject.spec.clusters;
-    let stays = targets.iter().filter(|it| can_keep(snapshot, &it.name));
-    let stays: Vec<_> = stays.cloned().collect();
-    (stays.len() < targets.len()).then_some(Placed {
-        clusters: stays,
+    Some(Placed {
+        clusters: without_leaving(subject, snapshot)?,
         applied_placement: record,
         tasks: None,
     })
+}
+
+/// Returns the clusters of a binding without those that leave the fleet, if it names any. Their
+/// Works are deleted whatever becomes of the binding, and they wait until none names them: one
+/// whose policy asks for more clusters than are left would keep them for ever, and one whose move
+/// is held back as long as that is.
+pub fn without_leaving(subject: &Subject<'_>, snapshot: &Snapshot) -> Option<Vec<TargetCluster>> {
+    let targets = &subject.spec.clusters;
+    let stays = targets.iter().filter(|it| can_keep(snapshot, &it.name));
+    let stays: Vec<_> = stays.cloned().collect();
+    (stays.len() < targets.len()).then_some(stays)
 }
 
 /// Makes one pass over a binding at `now`, and returns its outcome. Where no copy has been made
