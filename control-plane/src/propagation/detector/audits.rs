@@ -480,6 +480,39 @@ mod tests {
         assert_eq!(reason(), "PlacedEverywhere");
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_policy_says_so_when_another_one_gets_what_it_names_after_it_was_audited() {
+        let mut preferred = testing::policy();
+        preferred["spec"]["priority"] = json!(1);
+        let mut other = testing::policy();
+        other["metadata"]["name"] = json!("other");
+        other["metadata"]["uid"] = json!("other");
+        other["metadata"]["labels"] = json!({"propagationpolicy.karmada.io/permanent-id": "other"});
+        let policies = [preferred, other].map(|mut policy| {
+            policy["spec"]["resourceSelectors"][0]["name"] = json!("web");
+            ("propagationpolicies", policy)
+        });
+        let mut template = testing::deployment(2);
+        template["metadata"]["uid"] = json!("t");
+        template["metadata"]["generation"] = json!(1);
+        let objects = policies.into_iter().chain([("deployments", template)]);
+        let mut bench = Bench::new(objects);
+        let (path, refused) = ("/resourcebindings", refusal(500, "InternalError", ""));
+        bench.api.answer(Method::POST, path, 500, refused);
+        detect(&mut bench).await;
+        let reason = || {
+            let effective = bench
+                .api
+                .condition("propagationpolicies", "other", "Effective");
+            effective["reason"].clone()
+        };
+        pass(120).await;
+        assert_eq!(reason(), "AllPartsHaveEffect", "nobody has it yet");
+        bench.api.answer_truly();
+        pass(300).await;
+        assert_eq!(reason(), "ClaimedByAnotherPolicy");
+    }
+
     #[test]
     fn a_policy_without_effect_is_audited_each_minute_or_less_often_where_that_takes_long() {
         // A machine that was suspended meanwhile is no reason for days without an audit.

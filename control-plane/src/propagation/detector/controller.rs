@@ -10,6 +10,7 @@ use muster_shared::events::EventType;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::Presence;
+use muster_shared::watch::outline::Labels;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
@@ -157,6 +158,12 @@ fn listen(detector: &Arc<Detector>) {
                 let seen = Instant::now();
                 to.memory().changed.insert(change.key.clone(), seen);
             }
+            if change.event == TemplateEvent::Marked
+                && let Lookup::Found(template) = to.fleet.templates.get(&change.key)
+                && let Some(claim) = Claim::on(&*template)
+            {
+                to.audit_others(&change.key, &claim);
+            }
             to.templates.add(change.key.clone());
         }
     });
@@ -188,8 +195,14 @@ fn listen_to_bindings(detector: &Arc<Detector>, bindings: &Bindings) {
         // A claim that has been given up may have been the last one of its policy.
         let claim = |binding: Option<&AnyBinding>| binding.and_then(|it| Claim::on(&it.metadata));
         let (was, is) = (claim(old), claim(new));
-        if let Some(was) = was.filter(|was| Some(was) != is.as_ref()) {
-            to.audits.again(was.policy);
+        if was != is {
+            if let Some(is) = &is {
+                let template = TemplateKey::of(&change.object().spec.resource);
+                to.audit_others(&template, is);
+            }
+            if let Some(was) = was {
+                to.audits.again(was.policy);
+            }
         }
         let key = || TemplateKey::of(&change.object().spec.resource);
         match (old, new) {
@@ -227,6 +240,27 @@ fn listen_to_bindings(detector: &Arc<Detector>, bindings: &Bindings) {
 impl Detector {
     pub(super) fn memory(&self) -> MutexGuard<'_, Memory> {
         self.memory.lock()
+    }
+
+    /// Has the policies audited once more that name a template which another policy has now.
+    fn audit_others(&self, template: &TemplateKey, claim: &Claim) {
+        let subject = Subject {
+            kind: &template.kind,
+            namespace: template.namespace.as_deref(),
+            name: &template.name,
+            labels: Labels::Map(None),
+        };
+        let naming: Vec<PolicyKey> = {
+            let candidates = &self.memory().candidates;
+            let near = subject.namespace.into_iter();
+            let near = near.flat_map(|it| candidates.naming(Some(it), subject));
+            near.chain(candidates.naming(None, subject))
+                .cloned()
+                .collect()
+        };
+        for policy in naming.into_iter().filter(|it| *it != claim.policy) {
+            self.audits.again(policy);
+        }
     }
 
     async fn reconcile(&self, key: TemplateKey) -> Result<Next, Error> {
