@@ -180,15 +180,18 @@ impl Episode {
         self.is_loading = false;
     }
 
-    /// Returns the time that orders the failover among those of its cluster. Applications may have
-    /// been unhealthy for longer than those that were moved before them.
-    pub fn position(&self) -> Timestamp {
+    /// Returns what orders the failover among those of its cluster: one that goes on comes after
+    /// those that have ended, whatever the clock said that dated it, and the time decides among
+    /// others. Applications may have been unhealthy for longer than those that were moved before
+    /// them.
+    pub fn position(&self) -> (bool, Timestamp) {
         let start = start_of(&self.spec);
         let last_move = self.status.times.last_move.as_ref().map(|it| it.0);
-        match self.spec.subject {
+        let time = match self.spec.subject {
             Subject::Applications => last_move.unwrap_or(start),
             _ => start,
-        }
+        };
+        (self.ended().is_none(), time)
     }
 
     /// Returns the second after the cluster was well again, or else after the last workload moved,

@@ -800,6 +800,39 @@ fn a_drain_by_a_clock_that_is_behind_is_one_record_whoever_restarts() {
 }
 
 #[test]
+fn a_record_that_a_clock_behind_dates_before_one_that_ended_goes_on_whoever_restarts() {
+    let taint = json!([{
+        "key": "failover.muster.io/drain", "effect": "NoExecute", "timeAdded": at(10).to_string(),
+    }]);
+    let drained = cluster("m1", ("True", 130), &taint);
+    let mut ledger = new([], 0);
+    ledger.cluster(&silent("m1", 100), None, at(101));
+    ledger.cluster(&well("m1", 130), None, at(130));
+    write(&mut ledger, 131);
+    ledger.cluster(&drained, None, at(11));
+    let states = |objects: Vec<Failover>| {
+        let state = |it: Failover| it.status.unwrap().state;
+        objects.into_iter().map(state).collect::<Vec<_>>()
+    };
+    let objects = write(&mut ledger, 12);
+    let expected = [State::Active, State::Ended];
+    assert_eq!(states(objects.clone()), expected);
+    for now in [13, 200] {
+        for is_reversed in [false, true] {
+            let mut shown = objects.clone();
+            if is_reversed {
+                shown.reverse();
+            }
+            let mut next = new(shown, now);
+            next.cluster(&drained, None, at(now));
+            next.loaded(at(now));
+            let found = states(write(&mut next, now));
+            assert_eq!(found, expected, "{now} {is_reversed}");
+        }
+    }
+}
+
+#[test]
 fn a_record_that_was_read_without_its_cause_gets_it_later_or_says_that_nobody_wrote_it() {
     for is_written in [true, false] {
         let mut begun = new([], 0);
