@@ -7,7 +7,8 @@
 //! * A person deleted the template; unless its policy, not a lazy one, preserved the objects by
 //!   then, and still does.
 //! * A person wants no replicas: the template asks for 0.
-//! * A person took the cluster out of the fleet.
+//! * A person took the cluster out of the fleet; or, of a copy whose task had ended before, that of
+//!   another copy, which lived until then: a silent cluster removes its own once it returns.
 //! * A person changed the placement when the cluster was given up: a policy that may select the
 //!   workload, or the labels and places of clusters. A policy that says anything else anew does not
 //!   count.
@@ -47,6 +48,8 @@ pub struct Living {
     died: BTreeMap<Key, Timestamp>,
     /// Words for copies that go, by their binding and cluster.
     words: BTreeMap<(Key, String), Word>,
+    /// When living copies went with their clusters, by their templates: the last one of each.
+    taken_out: BTreeMap<Key, Timestamp>,
     /// Templates that people deleted: those of one name one after the other.
     deleted: BTreeMap<Key, Vec<Deletion>>,
 }
@@ -57,6 +60,8 @@ struct Word {
     says: Result<&'static str, String>,
     /// When the cluster became a target again: what was ordered before may still be on its way.
     taken_back: Option<Timestamp>,
+    /// When the task of the copy ended, if it had one.
+    ended: Option<Timestamp>,
 }
 
 /// A deletion of a template.
@@ -125,8 +130,12 @@ impl Living {
         for it in moves::between(before, after) {
             let place = (key.clone(), it.cluster.to_owned());
             if let Some(says) = word_for(scene, &key, before, after, &it) {
-                let taken_back = None;
-                self.words.insert(place, Word { says, taken_back });
+                let word = Word {
+                    says,
+                    taken_back: None,
+                    ended: matches!(it.what, What::Ended(_)).then_some(scene.now),
+                };
+                self.words.insert(place, word);
             }
         }
     }
@@ -158,6 +167,13 @@ impl Living {
         }
         if after.is_some_and(objects::is_stopped) {
             return None;
+        }
+        if scene.has_left(cluster) {
+            let template = Key {
+                api: Api::Fleet,
+                ..key.clone()
+            };
+            self.taken_out.insert(template, scene.now);
         }
         let binding = objects::binding_of(before)?;
         if scene
@@ -227,9 +243,11 @@ impl Living {
         }
         let word = self.words.get(&(binding.clone(), cluster.to_owned()));
         let lasts = |word: &&Word| word.taken_back.is_none_or(|at| scene.is_on_its_way(at));
-        match word.filter(lasts).map(|it| &it.says) {
-            Some(Ok(_)) => None,
-            Some(Err(why)) => Some(why.clone()),
+        let taken_out = self.taken_out.get(&template);
+        let is_outlived = |word: &Word| word.ended.is_some_and(|at| Some(&at) <= taken_out);
+        match word.filter(lasts) {
+            Some(word) if is_outlived(word) => None,
+            Some(Word { says, .. }) => says.clone().err(),
             None => {
                 let Some(state) = scene.objects.get(binding).map(|it| Binding(it)) else {
                     return Some(format!("{binding} is gone, and nobody deleted it"));
@@ -487,6 +505,27 @@ mod tests {
         let mut cleaned = story(0);
         cleaned.write(person(), &member_key("m1"), Value::Null);
         assert_eq!(cleaned.reported(), [""; 0]);
+    }
+
+    #[test]
+    fn a_copy_whose_task_ended_goes_after_the_other_one_went_with_its_cluster() {
+        for is_taken_out in [true, false] {
+            let mut story = story(2);
+            let mut after = binding(&["m2"]);
+            let task = json!({"fromCluster": "m1", "creationTimestamp": story.time()});
+            after["spec"]["gracefulEvictionTasks"] = json!([task]);
+            story.write(control_plane(), &binding_key("web"), after.clone());
+            after["spec"]["gracefulEvictionTasks"] = json!([]);
+            story.write(control_plane(), &binding_key("web"), after);
+            story.wait(3_600);
+            if is_taken_out {
+                story.write(person(), &cluster_key("m2"), Value::Null);
+            }
+            story.write(agent("m2"), &member_key("m2"), Value::Null);
+            story.wait(3_600);
+            story.write(agent("m1"), &member_key("m1"), Value::Null);
+            story.keeps(is_taken_out, is_taken_out);
+        }
     }
 
     #[test]
