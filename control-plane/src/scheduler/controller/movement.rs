@@ -30,6 +30,7 @@ use crate::scheduler::core::Snapshot;
 use crate::scheduler::core::fit_error::Kind;
 use crate::scheduler::core::need::Need;
 use crate::scheduler::core::outcome::Outcome;
+use crate::scheduler::core::released::{is_released, is_scaled_away};
 use crate::scheduler::core::replacement::{Cause, as_it_runs, can_keep};
 use crate::scheduler::core::report::{Report, Verdict};
 
@@ -236,6 +237,11 @@ pub(super) fn losers_of<'a>(
         losers
     };
     losers.retain(|name| outcome.unstarted.iter().all(|it| it != name));
+    let stays = |name: &&str| {
+        let target = subject.spec.target(name);
+        target.is_none_or(|it| !is_scaled_away(subject.spec, it))
+    };
+    losers.retain(stays);
     losers
 }
 
@@ -283,6 +289,7 @@ fn given_up<'a>(spec: &'a ResourceBindingSpec, after: &[TargetCluster]) -> Vec<&
     let losers = losers(&kept, after);
     let is_dropped = |name: &str| after.iter().all(|it| it.name != name);
     kept_copies(spec)
+        .filter(|task| !is_released(spec, task))
         .map(|task| task.from_cluster.as_str())
         .filter(|it| is_dropped(it) || losers.contains(it))
         .collect()
@@ -544,6 +551,26 @@ mod tests {
             let stored = bench.api.binding("web-deployment");
             assert_eq!(stored["spec"]["clusters"], json!([stays]), "{what}");
             assert_eq!(stored["metadata"]["annotations"], record, "{what}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pause_keeps_no_copy_of_a_workload_that_is_scaled_to_zero() {
+        for (replicas, stays) in [(0, 0), (2, 1)] {
+            let mut paused = bench::cluster("m1");
+            paused["metadata"]["annotations"] = json!({"failover.muster.io/paused": "x"});
+            let mut binding = bench::binding();
+            binding["spec"]["replicas"] = json!(replicas);
+            binding["spec"]["placement"]["clusterAffinity"]["clusterNames"] = json!(["m9"]);
+            let objects = [("clusters", paused), ("resourcebindings", binding)];
+            let bench = bench::Bench::followed(objects).await;
+            let fleet = &bench.fleet;
+            let scheduler = Scheduler::new(fleet, Pace::of(&fleet.settings));
+            let key = BindingKey::of(bench.binding("web-deployment").unwrap().as_ref());
+            scheduler.handle(fleet, key).await.unwrap();
+            let stored = bench.api.binding("web-deployment");
+            let targets = stored["spec"]["clusters"].as_array().map_or(0, Vec::len);
+            assert_eq!(targets, stays, "{replicas}");
         }
     }
 

@@ -21,6 +21,7 @@ pub mod need;
 pub mod outcome;
 pub(in crate::scheduler) mod plugin;
 pub mod record;
+pub(in crate::scheduler) mod released;
 pub mod replacement;
 pub mod report;
 pub mod return_request;

@@ -9,6 +9,7 @@ use muster_shared::taints::NO_EXECUTE;
 
 use super::affinity::term;
 use super::cycle::is_reschedule_requested;
+use super::released;
 use super::replacement::can_keep;
 use super::snapshot::Snapshot;
 
@@ -68,7 +69,7 @@ pub fn need(
         } else {
             Need::PlacementChanged
         })
-    } else if is_replicas_changed(spec, placement) {
+    } else if is_replicas_changed(spec, placement) || released::left(spec).is_some() {
         Some(Need::ReplicasChanged)
     } else if is_reschedule_requested(spec, status) {
         Some(Need::RescheduleRequested)

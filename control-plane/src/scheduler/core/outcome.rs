@@ -14,6 +14,7 @@ use super::filter::ReturnRule;
 use super::fit_error::{FitError, Kind};
 use super::need::{Need, need};
 use super::record::annotation_text;
+use super::released;
 use super::replacement::{self, Cause, can_keep};
 use super::report::{Report, Verdict};
 use super::snapshot::Snapshot;
@@ -83,6 +84,7 @@ impl Placed {
     /// Returns whether the binding has this result already.
     pub fn is_known(&self, subject: &Subject<'_>) -> bool {
         self.clusters == subject.spec.clusters
+            && self.tasks.is_none()
             && subject.applied_placement == Some(self.applied_placement.as_str())
     }
 }
@@ -206,6 +208,7 @@ fn pass_over(
             let tasks = cause.as_ref().and_then(|cause| {
                 replacement::tasks(cause, spec, status, &decision.clusters, snapshot, now)
             });
+            let tasks = tasks.or_else(|| released::left(spec));
             let steady = options.behaviour == Behaviour::Muster;
             let clusters = if steady && is_same(&decision.clusters, &spec.clusters) {
                 spec.clusters.clone()
@@ -284,7 +287,8 @@ fn withdraw(
             after.take_out(replacement::task(from, &mode, reason, message, now));
         }
     }
-    let tasks = after.graceful_eviction_tasks;
+    let mut tasks = after.graceful_eviction_tasks;
+    tasks.retain(|task| !released::is_released(subject.spec, task));
     Some(Placed {
         clusters: Vec::new(),
         applied_placement: record,
@@ -293,12 +297,14 @@ fn withdraw(
 }
 
 /// Returns the clusters of a workload without their replicas, where it asks for none: whoever
-/// scales it to zero means that, although its policy asks for clusters that there are not. What was
-/// applied last stays so.
+/// scales it to zero means that, although its policy asks for clusters that there are not. Nor is a
+/// copy kept that was only kept for want of a cluster. What was applied last stays so.
 fn empty(subject: &Subject<'_>) -> Option<Placed> {
     let spec = subject.spec;
+    let tasks = released::left(spec);
     let asks_for_none = spec.replicas == 0 && spec.components.is_empty();
-    if !asks_for_none || spec.clusters.iter().all(|it| it.replicas == 0) {
+    let is_empty = spec.clusters.iter().all(|it| it.replicas == 0);
+    if !asks_for_none || is_empty && tasks.is_none() {
         return None;
     }
     let mut clusters = spec.clusters.clone();
@@ -308,7 +314,7 @@ fn empty(subject: &Subject<'_>) -> Option<Placed> {
     Some(Placed {
         clusters,
         applied_placement: subject.applied_placement.unwrap_or_default().to_owned(),
-        tasks: None,
+        tasks,
     })
 }
 

@@ -106,6 +106,77 @@ fn a_workload_is_scaled_to_zero_although_its_policy_asks_for_clusters_that_there
 }
 
 #[test]
+fn a_workload_that_is_scaled_to_zero_keeps_no_copy_for_want_of_a_cluster() {
+    let kept = |reason: &str, suppressed: bool| {
+        json!([{
+            "fromCluster": "m", "reason": reason, "producer": "p", "replicas": 2,
+            "suppressDeletion": suppressed,
+        }])
+    };
+    let target = [("m", 2)];
+    for (what, replicas, targets, tasks, suspended, expected) in [
+        ("its target goes", 0, &target[..], json!([]), false, 0),
+        (
+            "its copy goes",
+            0,
+            &[],
+            kept("NoClusterFit", false),
+            false,
+            0,
+        ),
+        ("it asks for some", 2, &target[..], json!([]), false, 1),
+        (
+            "its copy runs",
+            2,
+            &[],
+            kept("NoClusterFit", false),
+            false,
+            1,
+        ),
+        ("a move", 0, &[], kept("TaintUntolerated", false), false, 1),
+        (
+            "a person keeps it",
+            0,
+            &[],
+            kept("NoClusterFit", true),
+            false,
+            1,
+        ),
+        ("nothing is sent", 0, &target[..], json!([]), true, 1),
+    ] {
+        let mut placement = dynamic();
+        placement["clusterAffinity"] = json!({"clusterNames": ["nobody"]});
+        let mut spec = placed(deployment(replicas, &placement), targets);
+        spec.graceful_eviction_tasks = serde_json::from_value(tasks).unwrap();
+        spec.suspension = serde_json::from_value(json!({"dispatching": suspended})).unwrap();
+        let status = ResourceBindingStatus::default();
+        let recorded = record(&spec);
+        for applied in ["{}", recorded.as_str()] {
+            let outcome = decide(&spec, applied, &status, &snapshot(&[cluster("m", 10)]));
+            let tasks = outcome.placed.and_then(|placed| {
+                assert!(placed.clusters.is_empty(), "{what} {applied}");
+                placed.tasks
+            });
+            let left = tasks.unwrap_or_else(|| spec.graceful_eviction_tasks.clone());
+            assert_eq!(left.len(), expected, "{what} {applied}");
+        }
+    }
+
+    // It is no cluster that fails, but their number.
+    let mut twice = dynamic();
+    twice["spreadConstraints"] =
+        json!([{"spreadByField": "cluster", "minGroups": 2, "maxGroups": 2}]);
+    let mut spec = deployment(0, &twice);
+    spec.graceful_eviction_tasks = serde_json::from_value(kept("NoClusterFit", false)).unwrap();
+    let status = ResourceBindingStatus::default();
+    let subject = subject(&spec, Some("{}"), &status);
+    let result = pass_over(&subject, &snapshot(&[cluster("m", 10)])).placed;
+    let result = result.unwrap();
+    assert_eq!(result.tasks, Some(Vec::new()));
+    assert!(!result.is_known(&subject), "it is written");
+}
+
+#[test]
 fn no_copy_is_removed_because_no_cluster_may_have_the_workload() {
     let down = || {
         let mut down = cluster("down", 10);
