@@ -2,8 +2,8 @@
 //!
 //! Each target has a Work; each Work's manifests are in its member as written; what a member runs
 //! is what its Work, its binding and the template report. A template that asks for no replicas has
-//! none, but where a person keeps a copy or what is sent, or where a promoted store does not know
-//! of the copy.
+//! none, but where a person keeps a copy or what is sent, where a promoted store does not know of
+//! the copy, or where the workload has no policy any more: it stays as it is then.
 
 use std::sync::Arc;
 
@@ -182,7 +182,8 @@ fn unwanted(
     let state = template.as_ref().and_then(|it| scene.objects.get(it));
     let asks_for_none = state.and_then(|it| objects::number(it, "/spec/replicas")) == Some(0);
     let is_held = binding.0["spec"]["suspension"]["scheduling"] == true;
-    let Some(template) = template.filter(|_| asks_for_none && !is_held) else {
+    let is_followed = objects::policy_of(binding.0).is_some() && !is_held;
+    let Some(template) = template.filter(|_| asks_for_none && is_followed) else {
         return;
     };
     for cluster in &end.reachable {
@@ -300,6 +301,7 @@ mod tests {
         story.write(person(), &template, json!({"kind": "Deployment"}));
         story.patch(person(), &template, &image("a"));
         let mut placed = binding(&["m1"]);
+        placed["metadata"]["annotations"] = claimed();
         placed["status"] = json!({"aggregatedStatus":
             [{"clusterName": "m1", "applied": true, "status": {"readyReplicas": 2}}]});
         story.write(control_plane(), &binding_key("web"), placed);
@@ -368,6 +370,18 @@ mod tests {
                 &json!({ "spec": spec }),
             );
             story.ends_without("no replicas", is_kept, (replicas, spec));
+        }
+    }
+
+    #[test]
+    fn a_workload_without_a_policy_does_not_follow_the_number_that_its_template_asks_for() {
+        for (claim, is_kept) in [(claimed(), false), (Value::Null, true)] {
+            let mut story = story();
+            let claim = json!({"metadata": {"annotations": claim}});
+            story.patch(control_plane(), &binding_key("web"), &claim);
+            let scaled = json!({"spec": {"replicas": 0}});
+            story.patch(person(), &deployment_key(&Api::Fleet), &scaled);
+            story.ends_without("no replicas", is_kept, claim);
         }
     }
 
