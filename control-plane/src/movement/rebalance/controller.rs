@@ -263,9 +263,10 @@ impl Pass {
         match state {
             Ok(Requested::Asked(time)) => {
                 self.asked += 1;
+                // One of a former process that was made once more is known from now on, too.
+                let made = (time, now);
+                memory.asked.entry(it.workload.clone()).or_insert(made);
                 if !it.is_asked {
-                    let made = (time, now);
-                    memory.asked.entry(it.workload.clone()).or_insert(made);
                     self.progress.insert(it.workload, Progress::Asked);
                 }
             }

@@ -480,6 +480,26 @@ async fn what_a_former_process_asked_for_is_not_answered_before_the_cache_shows_
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_former_process_asked_for_by_a_clock_ahead_is_asked_for_once_more_and_no_oftener() {
+    let future = "2099-01-01T00:00:00Z";
+    let mut answered = workload(0);
+    answered["spec"]["rescheduleTriggeredAt"] = json!(future);
+    answered["status"]["lastScheduledTime"] = json!(future);
+    let mut listed = of_one();
+    listed["status"] = json!({
+        "observedWorkloads": [{"workload": listed["spec"]["workloads"][0]}],
+        "observedGeneration": 1,
+    });
+    let listed = ("workloadrebalancers", listed);
+    let clusters = [roomy("m1", false), roomy("m2", true)];
+    let bench = beside(clusters, [("resourcebindings", answered), listed]).await;
+    pass(20).await;
+    assert_eq!(results(&bench), 1);
+    let spec = bench.api.binding(&name(0))["spec"].clone();
+    assert_eq!(spec["rescheduleTriggeredAt"], "2099-01-01T00:00:01Z");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_completed_job_is_answered_for_and_stays_where_it_is() {
     let job = json!({
         "apiVersion": "batch/v1", "kind": "Job", "namespace": "shop", "name": "w0",
