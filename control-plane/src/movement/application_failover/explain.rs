@@ -130,7 +130,7 @@ fn why(state: &EvictionState) -> String {
 /// How long the reason why there is no place may be out of date: the numbers in it change with
 /// every report of any cluster, and each write of the condition is a reason to search for a place
 /// again.
-const STALE: SignedDuration = SignedDuration::from_mins(5);
+pub const STALE: SignedDuration = SignedDuration::from_mins(5);
 
 impl FailoverState {
     /// Returns whether the report says the same as the condition that was written at a moment,
@@ -149,6 +149,7 @@ impl FailoverState {
                 reported.status == conditions::TRUE
                     && reported.reason == self.reason()
                     && reported.message.starts_with(&stays(cluster, *since))
+                    && without_numbers(&reported.message).eq(without_numbers(&self.message()))
             })
     }
 
@@ -253,6 +254,10 @@ pub fn reports_failure(reported: &Condition, cluster: &str) -> bool {
     reported.status == conditions::TRUE && reported.message.starts_with(&unhealthy_in(cluster))
 }
 
+fn without_numbers(text: &str) -> impl Iterator<Item = char> {
+    text.chars().filter(|it| !it.is_ascii_digit())
+}
+
 fn stays(cluster: &str, since: Timestamp) -> String {
     format!(
         "{}since {since:.0}, has to leave and stays: ",
@@ -355,6 +360,12 @@ mod tests {
             (held("m1", "4 free"), Some(&reported), 20, true),
             (held("m1", "4 free"), Some(&reported), 309, true),
             (held("m1", "4 free"), Some(&reported), 310, false),
+            (
+                held("m1", "its scheduling is suspended"),
+                Some(&reported),
+                20,
+                false,
+            ),
             (held("m2", "4 free"), Some(&reported), 20, false),
             (held("m1", "4 free"), None, 20, false),
             (FailoverState::Recovered, Some(&reported), 20, false),

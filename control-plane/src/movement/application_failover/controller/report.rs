@@ -1,8 +1,11 @@
 //! Writes the history, the condition and the events of an application.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::client::{self, is_gone};
+use muster_shared::clock::later;
 use muster_shared::conditions;
 use muster_shared::k8s::Condition;
 use muster_shared::queue::Next;
@@ -14,7 +17,7 @@ use crate::fleet::binding::BindingKey;
 use crate::fleet::write::merge_status;
 use crate::movement::application_failover::decide::Since;
 use crate::movement::application_failover::explain::{
-    CONDITION, FailoverState, Unfollowed, is_not_followed,
+    CONDITION, FailoverState, STALE, Unfollowed, is_not_followed,
 };
 use crate::movement::application_failover::history::{self, History, Move};
 
@@ -61,7 +64,8 @@ impl Applications {
             _ => None,
         });
         if let Some(state) = state {
-            self.report_change(case, &state, was_reported).await?;
+            let again = self.report_change(case, &state, was_reported).await?;
+            wait = wait.into_iter().chain(again).min();
             // A report that fails leaves the move to be reported.
             let is_reported = |moved: &mut Move| matches!(&state, FailoverState::Left(reported) if reported == moved);
             if let Some(known) = self.known.lock().get_mut(case.key) {
@@ -72,25 +76,29 @@ impl Applications {
     }
 
     /// Reports a state, unless it is known that there is no place and only the numbers are others.
+    /// Returns when to reconcile again to report these.
     async fn report_change(
         &self,
         case: &Case<'_>,
         state: &FailoverState,
         was_reported: Option<&Condition>,
-    ) -> Result<(), ApiError> {
+    ) -> Result<Option<Duration>, ApiError> {
         let reported_at = self
             .known
             .lock()
             .get(case.key)
             .and_then(|known| known.reported_at);
-        if reported_at.is_some_and(|at| state.repeats(was_reported, at, case.now)) {
-            return Ok(());
+        if let Some(at) = reported_at
+            && state.repeats(was_reported, at, case.now)
+        {
+            let is_same = was_reported.is_some_and(|it| it.message == state.message());
+            return Ok((!is_same).then(|| after(later(at, STALE), case.now)));
         }
         self.report(case.key, case.binding, state, case.now).await?;
         if let Some(known) = self.known.lock().get_mut(case.key) {
             known.reported_at = Some(case.now);
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Ends what is known of the health of an application that is not followed, and says why it is

@@ -318,3 +318,36 @@ async fn a_condition_that_others_write_all_the_time_is_tried_so_often_and_no_mor
         assert_eq!(bench.api.reported().await, [], "{code}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn that_there_is_no_place_is_written_later_for_other_numbers_and_at_once_for_other_reasons() {
+    let state = |why: &str| {
+        let (cause, why) = ("failing".to_owned(), why.to_owned());
+        FailoverState::Held {
+            cluster: "m1".to_owned(),
+            since: at(10),
+            why: Obstacle::Eviction(EvictionState::Nowhere { cause, why }),
+        }
+    };
+    for (why, is_later, stored) in [
+        ("3 free", false, "3 free"),
+        ("4 free", true, "3 free"),
+        ("suspended", false, "suspended"),
+    ] {
+        let (bench, controller, binding) = bench(Some(state("3 free").condition(at(900)))).await;
+        let key = key("web-deployment");
+        let known = Known {
+            reported_at: Some(at(900)),
+            ..Known::default()
+        };
+        controller.known.lock().insert(key.clone(), known);
+        let reported = conditions::get(&binding.status().conditions, CONDITION);
+        let (case, state) = (case(&key, &binding), state(why));
+        let again = controller.report_change(&case, &state, reported).await;
+        let expected = is_later.then(|| Duration::from_millis(200_001));
+        assert_eq!(again.unwrap(), expected, "{why}");
+        let shown = bench.api.binding("web-deployment")["status"]["conditions"].clone();
+        let message = shown[0]["message"].as_str().unwrap();
+        assert!(message.ends_with(stored), "{why}: {message}");
+    }
+}
