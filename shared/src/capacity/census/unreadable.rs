@@ -17,7 +17,7 @@ impl Census {
         let uid = uid(&ObjectMeta {
             name: text(&rejected.name),
             namespace: text(&rejected.namespace),
-            uid: rejected.uid.clone(),
+            uid: rejected.uid.as_deref().map(str::to_owned),
             ..ObjectMeta::default()
         });
         if rejected.deleted {

@@ -128,7 +128,7 @@ fn reject(object: &[u8], error: &serde_json::Error) -> Rejected {
     Rejected {
         namespace: text(&head.metadata.namespace).unwrap_or_default(),
         name: text(&head.metadata.name).unwrap_or_default(),
-        uid: text(&head.metadata.uid),
+        uid: text(&head.metadata.uid).map(Into::into),
         error: error.to_string(),
         resource_version: text(&head.metadata.resource_version),
         deleting: !head.metadata.deletion_timestamp.is_null(),

@@ -54,7 +54,7 @@ pub struct Rejected {
     /// Name of the object.
     pub name: String,
     /// UID of the object, if that can be read.
-    pub uid: Option<String>,
+    pub uid: Option<Box<str>>,
     /// Error of the decoder.
     pub error: String,
     /// Version of the object, if that can be read.
