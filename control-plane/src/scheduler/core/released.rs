@@ -4,10 +4,15 @@
 use muster_shared::api::binding::{GracefulEvictionTask, ResourceBindingSpec, TargetCluster};
 use muster_shared::names::eviction::REASON_NO_CLUSTER_FIT;
 
+use crate::fleet::copy;
+
 /// Returns whether a copy with so many replicas is one too many: its workload asks for none, and
-/// what it asks for is sent to the cluster.
+/// what it asks for is sent to the cluster. A kind whose rule somebody has removed, which may be on
+/// its way back, asks for none either, and counts here only where its requirements say that it is
+/// still counted.
 fn is_surplus(spec: &ResourceBindingSpec, cluster: &str, replicas: i32) -> bool {
-    let asks_for_none = spec.replicas == 0 && spec.components.is_empty();
+    let is_counted = spec.replica_requirements.is_some() || copy::is_counted(&spec.resource);
+    let asks_for_none = spec.replicas == 0 && spec.components.is_empty() && is_counted;
     asks_for_none && replicas > 0 && !spec.dispatching_suspended_in(cluster)
 }
 
