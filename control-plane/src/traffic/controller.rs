@@ -152,6 +152,13 @@ fn is_update(change: &Change<Cluster>) -> bool {
     change.differs(|old, new| sight(old) != sight(new))
 }
 
+/// Returns the kind, namespace and name of a DNSEndpoint.
+fn named(it: &ObjectMeta) -> String {
+    let namespace = it.namespace.as_deref().unwrap_or_default();
+    let name = it.name.as_deref().unwrap_or_default();
+    format!("DNSEndpoint {namespace}/{name}")
+}
+
 impl Traffic {
     async fn reconcile(&self, fleet: &Fleet, key: &BindingKey) -> Result<Next, ApiError> {
         let binding = fleet.bindings.get(key);
@@ -214,19 +221,20 @@ impl Traffic {
         if let Some(problem) = self.conflict(write.key, held.as_deref(), &owner, &request) {
             let held = held.as_deref();
             let former = held.and_then(|it| endpoint::former(it, &owner, &request.hostname));
+            let former = former.filter(|it| self.publisher(write.key, held, it).is_none());
             let Some(former) = former else {
                 return write.report(Some((HOSTNAME_TAKEN, problem))).await;
             };
-            let text =
-                format!("{problem} Until it is free, {former} leads to the copies as before.");
-            (request.hostname, taken) = (former, Some((HOSTNAME_TAKEN, text)));
+            (request.hostname, taken) = (former, Some(problem));
         }
         let published = held.as_deref().map(endpoint::published).unwrap_or_default();
         let (states, copies) = self.copies(write, &request);
         let settle = *write.fleet.settings.traffic_return_after;
         let decision = decide(&published, &copies, settle);
-        let outcome =
-            taken.unwrap_or_else(|| explain::outcome(&request.hostname, &decision, &states));
+        let mut outcome = explain::outcome(&request.hostname, &decision, &states);
+        if let Some(problem) = taken {
+            outcome = explain::former(&problem, &outcome);
+        }
         let next = decision.next.map_or(Next::Done, Next::After);
         if decision.targets.is_empty() {
             write.report(Some(outcome)).await?;
@@ -271,13 +279,6 @@ impl Traffic {
         owner: &ObjectReference,
         request: &Request,
     ) -> Option<String> {
-        let named = |it: &ObjectMeta| {
-            let namespace = it.namespace.as_deref().unwrap_or_default();
-            format!(
-                "DNSEndpoint {namespace}/{}",
-                it.name.as_deref().unwrap_or_default()
-            )
-        };
         if let Some(held) = held.filter(|it| !endpoint::is_of(it, owner)) {
             let (held, kind) = (named(&held.metadata), &owner.kind);
             return Some(format!(
@@ -285,12 +286,33 @@ impl Traffic {
                 request.hostname
             ));
         }
+        let hostname = &request.hostname;
+        let is_held = held.is_some_and(|it| endpoint::hostnames(it).contains(hostname));
+        let other = self.publisher(key, held, hostname);
+        let claimed = self.hostnames.claim(key, is_held);
+        let rule = "one host name is for one Service or Ingress";
+        match (other, claimed) {
+            (Some(other), _) => Some(format!(
+                "{hostname} is published by {other} already: {rule}."
+            )),
+            (None, Err(other)) => Some(format!("{hostname} is asked for by {other}, too: {rule}.")),
+            (None, Ok(())) => None,
+        }
+    }
+
+    /// Returns somebody else's object that publishes a host name, if it was there before the one
+    /// that is held or that has not the name.
+    fn publisher(
+        &self,
+        key: &BindingKey,
+        held: Option<&DynamicObject>,
+        hostname: &str,
+    ) -> Option<String> {
         let age = |it: &DynamicObject| {
             let metadata = &it.metadata;
             let created = metadata.creation_timestamp.as_ref().map(|it| it.0);
             (created, metadata.namespace.clone(), metadata.name.clone())
         };
-        let hostname = &request.hostname;
         let has = |it: &DynamicObject| endpoint::hostnames(it).contains(hostname);
         let own = held.filter(|it| has(it)).map(age);
         let places = self.publishing.lock().get(hostname).cloned();
@@ -300,16 +322,7 @@ impl Traffic {
             others.filter_map(|(namespace, name)| self.endpoints.get(Some(&namespace), &name));
         let mut others =
             others.filter(|it| has(it) && own.as_ref().is_none_or(|own| age(it) < *own));
-        let other = others.next().map(|it| named(&it.metadata));
-        let claimed = self.hostnames.claim(key, own.is_some());
-        let rule = "one host name is for one Service or Ingress";
-        match (other, claimed) {
-            (Some(other), _) => Some(format!(
-                "{hostname} is published by {other} already: {rule}."
-            )),
-            (None, Err(other)) => Some(format!("{hostname} is asked for by {other}, too: {rule}.")),
-            (None, Ok(())) => None,
-        }
+        others.next().map(|it| named(&it.metadata))
     }
 
     /// Returns the copies of a template that may live somewhere, and their states.

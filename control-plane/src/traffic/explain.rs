@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use muster_shared::check::few;
 use muster_shared::conditions::{self, FALSE, TRUE};
 use muster_shared::k8s::Condition;
-use muster_shared::names::condition::HOSTNAME_PUBLISHED;
+use muster_shared::names::condition::{HOSTNAME_PUBLISHED, HOSTNAME_TAKEN};
 
 use super::decide::{Decision, MOST_CLUSTERS, State, Targets};
 
@@ -53,6 +53,13 @@ pub fn outcome(hostname: &str, decision: &Decision, states: &BTreeMap<String, St
         );
     }
     (PUBLISHED, text)
+}
+
+/// Returns the outcome for a template whose host name is taken (`problem`), and whose former one
+/// stays until it is free, with the outcome of that.
+pub fn former(problem: &str, (_, text): &Outcome) -> Outcome {
+    let text = format!("{problem} Until it is free, the former name stays: {text}");
+    (HOSTNAME_TAKEN, text)
 }
 
 /// Returns the condition of the binding.

@@ -347,10 +347,56 @@ async fn a_name_that_is_given_up_for_one_that_is_taken_follows_failovers_until_t
     pass(5).await;
     assert_eq!(leads(&bench), ["192.0.2.2"]);
     assert_eq!((name(), &*said(&bench)), (json!(HOST), "Conflict"));
+    let message = || {
+        let said = bench
+            .api
+            .condition("resourcebindings", "web-service", HOSTNAME_PUBLISHED);
+        said["message"].as_str().unwrap_or_default().to_owned()
+    };
+    let stays = "the former name stays: shop.example.com leads to m2 (192.0.2.2).";
+    assert!(message().ends_with(stays), "{}", message());
+    put_cluster(&bench, "m2", "Unknown");
+    pass(5).await;
+    assert!(
+        message().contains("its last known addresses"),
+        "{}",
+        message()
+    );
+    put_cluster(&bench, "m2", "True");
     give_up(&bench, "db");
     pass(5).await;
     assert_eq!(name(), "db.example.com");
     assert_eq!(said(&bench), "Published");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_former_name_that_an_older_object_publishes_as_well_is_followed_no_more() {
+    let theirs = |host: &str| {
+        json!({
+            "metadata": {"namespace": "shop", "name": "theirs", "uid": "theirs"},
+            "spec": {"endpoints": [{"dnsName": host, "targets": ["198.51.100.1"]}]},
+        })
+    };
+    for (host, expected) in [
+        ("other.example.com", vec!["192.0.2.2"]),
+        (HOST, vec!["192.0.2.1", "192.0.2.2"]),
+    ] {
+        let taken = json!({ HOSTNAME: "db.example.com" });
+        let others = [
+            ("dnsendpoints", theirs("other.example.com")),
+            ("services", service("db", &taken)),
+            ("resourcebindings", bound("v1", "Service", "db", &BOTH)),
+        ];
+        let bench = started(with(web(&BOTH).into_iter().chain(others))).await;
+        bench.api.put("services", service("web", &taken));
+        pass(5).await;
+        bench.api.put("dnsendpoints", theirs(host));
+        pass(5).await;
+        put_cluster(&bench, "m1", "Unknown");
+        pass(5).await;
+        assert_eq!(leads(&bench), expected, "{host}");
+        assert_eq!(said(&bench), "Conflict", "{host}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
