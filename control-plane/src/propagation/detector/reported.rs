@@ -30,8 +30,17 @@ impl Reported {
     /// Forgets what was reported of a template about a subject: it is over, and is reported anew
     /// when it comes again.
     pub(super) fn settle(&self, key: &TemplateKey, subject: &str) {
-        if let Some(of_template) = self.notes.lock().get_mut(key) {
-            of_template.remove(subject);
+        self.settle_each(key, |it| it == subject);
+    }
+
+    /// Forgets what was reported of a template about each subject that is over.
+    pub(super) fn settle_each(&self, key: &TemplateKey, is_over: impl Fn(&str) -> bool) {
+        let mut all = self.notes.lock();
+        if let Some(of_template) = all.get_mut(key) {
+            of_template.retain(|subject, _| !is_over(subject));
+            if of_template.is_empty() {
+                all.remove(key);
+            }
         }
     }
 

@@ -63,6 +63,8 @@ const REPORTING: Duration = Duration::from_secs(5);
 const GRACE: Duration = Duration::from_secs(30);
 /// Reason of the event about something that goes nowhere with the workload that refers to it.
 const STAY_BEHIND: &str = "DependenciesStayBehind";
+/// End of the subjects of what is reported of something that is named without its namespace.
+const PLACELESS: &str = " of no namespace";
 
 /// Starts distributing dependencies.
 pub(in crate::propagation::detector) fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
@@ -236,6 +238,7 @@ impl Distributor {
             return match binding {
                 Some(binding) => {
                     self.report_cluster_wide(fleet, &binding);
+                    self.report_placeless(fleet, &key, &binding, &[]);
                     release(fleet, &key, &binding).await
                 }
                 None => Ok(Next::Done),
@@ -280,6 +283,7 @@ impl Distributor {
         if former.is_empty() {
             self.behind.lock().remove(&key);
         }
+        let present = needs.len();
         needs.extend(former);
         if !record(fleet, &key, &binding, &needs).await? {
             return Ok(Next::Again);
@@ -287,7 +291,7 @@ impl Distributor {
         for kind in kinds_of(&needs) {
             fleet.templates.name(&kind);
         }
-        self.report_placeless(fleet, &key, &binding, &needs);
+        self.report_placeless(fleet, &key, &binding, &needs[..present]);
         let touched = self.index.lock().set(&key, needs);
         self.touch(fleet, touched);
         Ok(next)
@@ -494,8 +498,9 @@ impl Distributor {
         }
     }
 
-    /// Tells the owner of a resource without a namespace, once, that what it refers to does not go
-    /// along with it, although its policy asks for that and its kind has a rule for what that is.
+    /// Tells the owner of a resource without a namespace, once as long as it is so, that what it
+    /// refers to does not go along with it, although its policy asks for that and its kind has a
+    /// rule for what that is.
     fn report_cluster_wide(&self, fleet: &Fleet, binding: &AnyBinding) {
         let resource = &binding.spec.resource;
         let (version, kind) = (&resource.api_version, &resource.kind);
@@ -503,19 +508,20 @@ impl Distributor {
             && binding.metadata.namespace.is_none()
             && binding.metadata.deletion_timestamp.is_none();
         let has_rule = |operation| fleet.interpreters.has(version, kind, operation);
+        let key = TemplateKey::of(resource);
         if !is_asked || !has_rule(Operation::InterpretDependency) {
+            self.reported.settle(&key, STAY_BEHIND);
             return;
         }
         let note = "lies in no namespace, so that what it refers to does not go along with it (propagateDeps): place that by a policy of its own";
-        let key = TemplateKey::of(resource);
         if self.reported.is_update(&key, STAY_BEHIND, note) {
             fleet.publish(binding, EventType::Warning, STAY_BEHIND, note.to_owned());
         }
     }
 
-    /// Tells the owner of a workload, once each, of what the rule of its kind names without the
-    /// namespace in which it lies: there is no such object to take along. Of a kind that is not
-    /// listed yet that is found out later.
+    /// Tells the owner of a workload, once each until the rule of its kind does so no more, of what
+    /// that rule names without the namespace in which it lies: there is no such object to take
+    /// along. Of a kind that is not listed yet that is found out later.
     fn report_placeless(
         &self,
         fleet: &Fleet,
@@ -523,7 +529,15 @@ impl Distributor {
         binding: &AnyBinding,
         needs: &[Dependency],
     ) {
-        for need in needs.iter().filter(|it| it.namespace.is_none()) {
+        let about = TemplateKey::of(&binding.spec.resource);
+        let name = |need: &Dependency| need.name.clone().unwrap_or_else(|| "by label".to_owned());
+        let subject = |need: &Dependency| format!("{} {}{PLACELESS}", need.kind, name(need));
+        let placeless = || needs.iter().filter(|it| it.namespace.is_none());
+        let subjects: HashSet<String> = placeless().map(subject).collect();
+        self.reported.settle_each(&about, |it| {
+            it.ends_with(PLACELESS) && !subjects.contains(it)
+        });
+        for need in placeless() {
             let kind = Kind::new(&*need.api_version, &*need.kind);
             let is_placeless = match fleet.templates.kind_state(&kind) {
                 KindState::Listed => fleet.templates.is_namespaced(&kind),
@@ -533,14 +547,12 @@ impl Distributor {
                 }
                 KindState::Reserved | KindState::Missing | KindState::Unfit => false,
             };
-            let name = need.name.as_deref().unwrap_or("by label");
-            let about = TemplateKey::of(&binding.spec.resource);
             let note = format!(
-                "refers to {} {name} without a namespace, so that it does not go along (propagateDeps): the rule of the kind has to name the namespace",
-                need.kind
+                "refers to {} {} without a namespace, so that it does not go along (propagateDeps): the rule of the kind has to name the namespace",
+                need.kind,
+                name(need)
             );
-            let subject = format!("{} {name} of no namespace", need.kind);
-            if is_placeless && self.reported.is_update(&about, &subject, &note) {
+            if is_placeless && self.reported.is_update(&about, &subject(need), &note) {
                 fleet.publish(binding, EventType::Warning, STAY_BEHIND, note);
             }
         }
@@ -774,30 +786,44 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_workload_is_told_once_of_what_its_rule_names_without_the_namespace_that_it_lies_in()
     {
-        for (namespace, expected) in [("", 1), (", namespace = 'shop'", 0)] {
+        let rule = |namespace: &str| {
             let script = format!(
                 "function GetDependencies(object) \
                  return {{{{apiVersion = 'v1', kind = 'ConfigMap', name = 'conf'{namespace}}}}} end"
             );
-            let rule = json!({
+            json!({
                 "metadata": {"name": "deployments"},
                 "spec": {
                     "target": {"apiVersion": "apps/v1", "kind": "Deployment"},
                     "customizations": {"dependencyInterpretation": {"luaScript": script}},
                 },
-            });
+            })
+        };
+        let sound = ", namespace = 'shop'";
+        for (namespace, expected) in [("", 1), (sound, 0)] {
             let objects = [
-                ("resourceinterpretercustomizations", rule),
+                ("resourceinterpretercustomizations", rule(namespace)),
                 ("resourcebindings", referrer()),
             ];
             let bench = bench(objects).await;
+            let told = async || {
+                let reported = bench.api.reported().await.into_iter();
+                let reported =
+                    reported.filter(|it| it.1 == STAY_BEHIND && it.0 == "web-deployment");
+                reported.count()
+            };
             let mut edited = referrer();
             edited["metadata"]["generation"] = json!(2);
             bench.api.put("resourcebindings", edited);
             pass(10).await;
-            let reported = bench.api.reported().await.into_iter();
-            let reported = reported.filter(|it| it.1 == STAY_BEHIND && it.0 == "web-deployment");
-            assert_eq!(reported.count(), expected, "{namespace}");
+            assert_eq!(told().await, expected, "{namespace}");
+            // Once more after it was mended; an event is a new one after ten minutes.
+            for namespace in [sound, namespace] {
+                let rule = rule(namespace);
+                bench.api.put("resourceinterpretercustomizations", rule);
+                pass(15 * 60).await;
+            }
+            assert_eq!(told().await, 2 * expected, "{namespace}");
         }
     }
 
