@@ -69,6 +69,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         let publishing = Arc::clone(&publishing);
         move |change| index(&mut publishing.lock(), change)
     });
+    let published = Arc::clone(&publishing);
     let queue = Queue::new(NAME);
     let traffic = Arc::new(Traffic {
         endpoints: endpoints.clone(),
@@ -89,7 +90,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
                 .then(|| BindingKey::for_template(&change.key))
         })
         .watches(&endpoints, move |_, change| {
-            endpoints_of(&of_endpoints, change)
+            endpoints_of(&of_endpoints, &published.lock(), change)
         })
         .resyncs_on(&fleet.clusters, |_, change| is_update(change))
         .resyncs(tasks, GATHERING, move |_| hostnames.all())
@@ -128,14 +129,23 @@ fn bound(hostnames: &Hostnames, change: &Change<AnyBinding>) -> Vec<BindingKey> 
 }
 
 /// Returns the bindings that a change of a DNSEndpoint concerns: that of its name, and those of
-/// templates that ask for a host name that it has or had.
-fn endpoints_of(hostnames: &Hostnames, change: &Change<DynamicObject>) -> Vec<BindingKey> {
+/// templates that ask for a host name that it has or had, or whose own objects have it.
+fn endpoints_of(
+    hostnames: &Hostnames,
+    publishing: &HashMap<String, BTreeSet<Place>>,
+    change: &Change<DynamicObject>,
+) -> Vec<BindingKey> {
     let object = change.object();
     let mut names = endpoint::hostnames(object);
     if let Change::Applied { old: Some(old), .. } = change {
         names.extend(endpoint::hostnames(old));
     }
     let mut keys = hostnames.asking(&names);
+    let having = names.iter().filter_map(|it| publishing.get(it)).flatten();
+    keys.extend(having.map(|(namespace, name)| BindingKey {
+        namespace: Some(namespace.clone()),
+        name: name.clone(),
+    }));
     keys.push(BindingKey {
         namespace: object.namespace(),
         name: object.name_any(),

@@ -396,6 +396,9 @@ async fn a_former_name_that_an_older_object_publishes_as_well_is_followed_no_mor
         pass(5).await;
         assert_eq!(leads(&bench), expected, "{host}");
         assert_eq!(said(&bench), "Conflict", "{host}");
+        bench.api.put("dnsendpoints", theirs("other.example.com"));
+        pass(5).await;
+        assert_eq!(leads(&bench), ["192.0.2.2"], "it has the name alone again");
     }
 }
 
