@@ -31,7 +31,8 @@ const UNFINISHED: &str = "status.phase!=Succeeded,status.phase!=Failed";
 pub struct Census {
     sums: Arc<Mutex<capacity::Census>>,
     changed: Arc<Notify>,
-    started: Timestamp,
+    /// Time of the last sums, or the start of counting before the first.
+    counted: Arc<Mutex<Timestamp>>,
     /// Time of the first requests for lists.
     asked: Arc<OnceLock<Instant>>,
     nodes: Arc<Freshness>,
@@ -45,16 +46,16 @@ impl Census {
         Self {
             sums: Arc::default(),
             changed: Arc::default(),
-            started,
+            counted: Arc::new(Mutex::new(started)),
             asked: Arc::default(),
             nodes: Arc::new(Freshness::new(started)),
             pods: Arc::new(Freshness::new(started)),
         }
     }
 
-    /// Returns the time at which counting began.
-    pub fn started(&self) -> Timestamp {
-        self.started
+    /// Returns the time of the last sums, or the start of counting before the first.
+    pub fn last_counted(&self) -> Timestamp {
+        *self.counted.lock()
     }
 
     /// Returns whether the first lists are under way: none has failed, and they were asked for no
@@ -125,10 +126,11 @@ impl Census {
     }
 
     /// Returns the sums, with the nodes counted by grade if there are models; `None` until
-    /// everything was listed once.
+    /// everything was listed once, and while no node can be read.
     pub fn summary(&self, models: &[ResourceModel]) -> Option<(NodeSummary, ResourceSummary)> {
         let sums = self.sums.lock();
         sums.is_complete().then(|| {
+            *self.counted.lock() = calendar();
             let resources = ResourceSummary {
                 allocatable_modelings: sums.modelings(models),
                 ..sums.summary()
@@ -173,6 +175,53 @@ mod tests {
         let (nodes, resources) = census.summary(&[]).unwrap();
         assert_eq!((nodes.total_num, nodes.ready_num), (1, 1));
         assert_eq!(resources.allocatable["cpu"].0, "4");
+    }
+
+    #[tokio::test]
+    async fn the_time_of_the_last_sums_is_known_while_no_node_can_be_read() {
+        let node = |name: &str| -> NodeView {
+            serde_json::from_value(json!({"metadata": {"name": name}})).unwrap()
+        };
+        let unreadable = Rejected {
+            namespace: String::new(),
+            name: "b".to_owned(),
+            uid: None,
+            error: String::new(),
+            resource_version: None,
+            deleting: false,
+            deleted: false,
+        };
+        let census = Census::begin();
+        let pods = stream::iter([Event::Init, Event::InitDone].map(Ok));
+        census
+            .fold(pods, capacity::Census::fold_pod, capacity::Census::keep_pod)
+            .await;
+        let nodes = [
+            Ok(Event::Init),
+            Ok(Event::InitApply(node("a"))),
+            Err(unreadable),
+            Ok(Event::InitDone),
+        ];
+        census
+            .fold(
+                stream::iter(nodes),
+                capacity::Census::fold_node,
+                capacity::Census::keep_node,
+            )
+            .await;
+        let started = census.last_counted();
+        assert!(census.summary(&[]).is_some());
+        let counted = census.last_counted();
+        assert!(counted > started);
+        census
+            .fold(
+                stream::iter([Ok(Event::Delete(node("a")))]),
+                capacity::Census::fold_node,
+                capacity::Census::keep_node,
+            )
+            .await;
+        assert_eq!(census.summary(&[]), None);
+        assert_eq!(census.last_counted(), counted);
     }
 
     #[tokio::test(start_paused = true)]

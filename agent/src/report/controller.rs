@@ -313,7 +313,7 @@ impl Reporter {
                     findings.resources = Some(resources);
                     unreachable.then_some(memories.reachable_at)
                 }
-                None => Some(census.started()),
+                None => Some(census.last_counted()),
             };
             census.measure();
             let age = |(part, since)| Age { part, since };
