@@ -364,6 +364,7 @@ impl Facts for Now<'_> {
 #[cfg(test)]
 mod tests {
     use http::Method;
+    use muster_shared::names::label;
     use serde_json::json;
 
     use super::*;
@@ -447,7 +448,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_policy_of_all_namespaces_tells_of_one_that_is_made_later_and_goes_everywhere() {
+    async fn a_policy_of_all_namespaces_tells_of_one_that_goes_everywhere_later() {
         let policy = json!({
             "metadata": {
                 "name": "all", "uid": "p",
@@ -459,25 +460,38 @@ mod tests {
             },
         });
         let namespace = |name: &str| json!({"metadata": {"name": name, "uid": name}});
-        let mut bench = Bench::new([
-            ("clusters", testing::cluster("m1")),
-            ("clusterpropagationpolicies", policy),
-            ("namespaces", namespace("default")),
-        ]);
-        bench.api.serve("/api/v1", "v1", "namespaces", "Namespace");
-        detect(&mut bench).await;
-        let reason = || {
-            let policy = bench.api.object("clusterpropagationpolicies", "", "all");
-            let conditions = policy.unwrap()["status"]["conditions"].clone();
-            let mut conditions = conditions.as_array().cloned().unwrap_or_default();
-            conditions.retain(|it| it["type"] == "Effective");
-            conditions.pop().unwrap_or_default()["reason"].clone()
-        };
-        pass(120).await;
-        assert_eq!(reason(), "AllPartsHaveEffect");
-        bench.api.put("namespaces", namespace("shop"));
-        pass(120).await;
-        assert_eq!(reason(), "PlacedEverywhere");
+        for is_kept_first in [false, true] {
+            let mut bench = Bench::new([
+                ("clusters", testing::cluster("m1")),
+                ("clusterpropagationpolicies", policy.clone()),
+                ("namespaces", namespace("default")),
+            ]);
+            bench.api.serve("/api/v1", "v1", "namespaces", "Namespace");
+            detect(&mut bench).await;
+            let reason = || {
+                let policy = bench.api.object("clusterpropagationpolicies", "", "all");
+                let conditions = policy.unwrap()["status"]["conditions"].clone();
+                let mut conditions = conditions.as_array().cloned().unwrap_or_default();
+                conditions.retain(|it| it["type"] == "Effective");
+                conditions.pop().unwrap_or_default()["reason"].clone()
+            };
+            pass(120).await;
+            assert_eq!(reason(), "AllPartsHaveEffect");
+            let mut shop = namespace("shop");
+            if is_kept_first {
+                shop["metadata"]["labels"] = json!({ label::SKIP_AUTO_PROPAGATION: "true" });
+            }
+            bench.api.put("namespaces", shop);
+            pass(120).await;
+            if is_kept_first {
+                assert_eq!(reason(), "AllPartsHaveEffect", "its label keeps it");
+                let mut shop = bench.api.object("namespaces", "", "shop").unwrap();
+                shop["metadata"]["labels"][label::SKIP_AUTO_PROPAGATION] = json!("false");
+                bench.api.put("namespaces", shop);
+                pass(120).await;
+            }
+            assert_eq!(reason(), "PlacedEverywhere", "{is_kept_first}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -164,6 +164,15 @@ fn listen(detector: &Arc<Detector>) {
             {
                 to.audit_others(&change.key, &claim);
             }
+            // By its labels a Namespace goes to all clusters, whatever its policy says of it.
+            if change.event == TemplateEvent::Changed
+                && is_namespace(&change.key)
+                && let Lookup::Found(template) = to.fleet.templates.get(&change.key)
+                && let Some(claim) =
+                    Claim::on(&*template).or_else(|| to.claim_of_binding(&change.key, &template))
+            {
+                to.audits.again(claim.policy);
+            }
             to.templates.add(change.key.clone());
         }
     });
@@ -181,6 +190,11 @@ fn listen(detector: &Arc<Detector>) {
             }
         }
     });
+}
+
+/// Returns whether a template is a Namespace.
+fn is_namespace(key: &TemplateKey) -> bool {
+    (&*key.kind.api_version, &*key.kind.kind) == ("v1", "Namespace")
 }
 
 /// Follows the bindings: one that somebody deleted is made again, and the template of one in which
@@ -218,8 +232,7 @@ fn listen_to_bindings(detector: &Arc<Detector>, bindings: &Bindings) {
             (None, Some(_)) => {
                 let key = key();
                 // A Namespace may go to all clusters, whatever its policy says of it.
-                let is_namespace = (&*key.kind.api_version, &*key.kind.kind) == ("v1", "Namespace");
-                if let Some(is) = is.filter(|_| is_namespace) {
+                if let Some(is) = is.filter(|_| is_namespace(&key)) {
                     to.audits.again(is.policy);
                 }
                 let again = to.memory().arriving.end(&key);
