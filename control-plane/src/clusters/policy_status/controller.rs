@@ -3,6 +3,7 @@
 //! A change only has everything counted anew after a pause, so that a fleet in trouble costs each
 //! policy one write per pause at most, and the last state is always written.
 
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,14 +12,16 @@ use kube::ResourceExt;
 use kube::api::Api;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::taint_policy::{ClusterTaintPolicy, ClusterTaintPolicyStatus};
+use muster_shared::conditions;
 use muster_shared::controller::Controller;
+use muster_shared::names::condition;
 use muster_shared::queue::Next;
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::Change;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::decide::{Sight, status};
+use super::decide::{Sight, is_followed, status};
 use crate::clusters::taint::{is_other_policy, matters};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
@@ -46,6 +49,40 @@ struct Statuses {
     failing: Backoff<String>,
     /// Time before which nothing is counted.
     earliest: Mutex<Option<Instant>>,
+    /// Statuses that were written last, where no policy is followed.
+    said: Mutex<HashMap<String, Said>>,
+}
+
+/// Status that was written of a policy which is not followed.
+struct Said {
+    /// Generation of the policy.
+    generation: Option<i64>,
+    /// Reason of the condition `Effective`.
+    reason: String,
+}
+
+impl Said {
+    fn of(policy: &ClusterTaintPolicy, status: &ClusterTaintPolicyStatus) -> Self {
+        Self {
+            generation: policy.metadata.generation,
+            reason: effective(status).unwrap_or_default().to_owned(),
+        }
+    }
+
+    /// Returns whether another control plane has written another reason since, of the same
+    /// generation. It may follow the policy, and would write that again after each write of this
+    /// one.
+    fn is_contradicted(&self, policy: &ClusterTaintPolicy) -> bool {
+        let stored = policy.status.as_ref().and_then(effective);
+        self.generation == policy.metadata.generation
+            && stored.is_some_and(|reason| reason != self.reason)
+    }
+}
+
+/// Returns the reason of the condition `Effective`.
+fn effective(status: &ClusterTaintPolicyStatus) -> Option<&str> {
+    let reported = conditions::get(&status.conditions, condition::EFFECTIVE);
+    reported.map(|it| it.reason.as_str())
 }
 
 /// Starts the controller. Without the controller of taints it says that the policies are not
@@ -55,6 +92,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         served: Served::default(),
         failing: Backoff::between(FIRST, LONGEST),
         earliest: Mutex::default(),
+        said: Mutex::default(),
     });
     Controller::new(fleet, NAME)
         .gathers(GATHER, &fleet.clusters, |_, change| {
@@ -94,6 +132,8 @@ impl Statuses {
             names.any(|it| it.as_ref() == Some(name))
         };
         self.failing.retain(is_there);
+        self.said.lock().retain(|name, _| is_there(name));
+        let follows = is_followed(&fleet.settings);
         for policy in policies {
             // Another process may lead by now, or the API may take no status.
             if !fleet.leadership.is_current() || self.served.wait().is_some() {
@@ -103,10 +143,19 @@ impl Statuses {
             if policy.metadata.deletion_timestamp.is_some() {
                 continue;
             }
+            let name = policy.name_any();
+            let is_contradicted = |it: &Said| it.is_contradicted(&policy);
+            if self.said.lock().get(&name).is_some_and(is_contradicted) {
+                continue;
+            }
             let began = Instant::now();
             let wanted = status(&policy, &clusters, &fleet.settings, fleet.clock.now());
             counting += began.elapsed();
             let other = self.write(&api, &policy, &wanted).await;
+            if !follows && other == Next::Done {
+                let said = Said::of(&policy, &wanted);
+                self.said.lock().insert(name, said);
+            }
             next = next.sooner(other);
             // Counting thousands of clusters keeps no other task waiting.
             tokio::task::yield_now().await;
@@ -198,6 +247,51 @@ mod tests {
             let policy = bench.api.object("clustertaintpolicies", "", "failed");
             let status = &policy.unwrap()["status"];
             assert_eq!(status["conditions"][0]["reason"], expected, "{flag}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_control_plane_that_follows_policies_says_is_overwritten_once_after_an_edit() {
+        let policy = |generation: i64| {
+            let condition = |kind: &str| {
+                json!({
+                    "type": kind, "status": "True", "reason": "Tainting", "message": "",
+                    "observedGeneration": generation, "lastTransitionTime": "2026-01-01T00:00:00Z",
+                })
+            };
+            let conditions = ["Ready", "Effective"].map(condition);
+            let failed =
+                json!({"conditionType": "Ready", "operator": "NotIn", "statusValues": ["True"]});
+            json!({
+                "metadata": {"name": "failed", "generation": generation},
+                "spec": {
+                    "matchConditions": [failed],
+                    "taintsToAdd": [{"key": "example.com/failed", "effect": "NoExecute"}],
+                },
+                "status": {"observedGeneration": generation, "conditions": conditions},
+            })
+        };
+        let off = "--controllers=*,-clustertaintpolicy".to_owned();
+        let settings = Settings::of_flags(&[off]).unwrap();
+        let plural = "clustertaintpolicies";
+        let objects = [("clusters", cluster("m1")), (plural, policy(1))];
+        let mut bench = Bench::with(settings, objects);
+        start(&bench.fleet, &mut bench.tasks);
+        bench.follow().await;
+        pass(30).await;
+        for (generation, expected) in [
+            (None, "ControllerOff"),
+            (Some(1), "Tainting"),
+            (Some(2), "ControllerOff"),
+            (Some(2), "Tainting"),
+        ] {
+            if let Some(generation) = generation {
+                bench.api.put(plural, policy(generation));
+                pass(30).await;
+            }
+            let policy = bench.api.object(plural, "", "failed").unwrap();
+            let said = &policy["status"]["conditions"][1]["reason"];
+            assert_eq!(said, expected, "{generation:?}");
         }
     }
 }

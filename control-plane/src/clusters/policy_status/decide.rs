@@ -134,6 +134,11 @@ pub fn status(
     }
 }
 
+/// Returns whether the control plane follows policies.
+pub fn is_followed(settings: &Settings) -> bool {
+    unfollowed(settings).is_none()
+}
+
 /// Returns reason and message where the control plane follows no policy, whatever it says.
 fn unfollowed(settings: &Settings) -> Option<(&'static str, &'static str)> {
     if !settings.chooses("clustertaintpolicy") {
