@@ -71,6 +71,10 @@ pub struct Facts<'a> {
 /// within seconds; what the old cluster reports must not keep its copy for ever.
 pub const FIRST_STATUS: SignedDuration = SignedDuration::from_mins(5);
 
+/// Time that another scheduler has to choose a cluster for an application that failed, where its
+/// task has no grace period: that of the moves of failing applications.
+const CHOICE: SignedDuration = SignedDuration::from_mins(10);
+
 /// A task, and the time since its creation.
 pub struct Age<'a> {
     /// The task.
@@ -98,7 +102,8 @@ pub enum Done {
     /// The workload was placed in this cluster again.
     BackInPlace,
     /// There is no replacement, and the cluster has recovered, or the application if it failed in
-    /// it: the old copy stays as the only one.
+    /// it, or another scheduler has chosen no other cluster in time: the old copy stays as the only
+    /// one.
     Recovered,
     /// The cluster left the fleet, with the copy, and the task carries nothing for a new one.
     ClusterGone,
@@ -114,7 +119,9 @@ impl Done {
             Self::Over => "the Job is over",
             Self::Unwanted => "the template asks for no replicas any more",
             Self::BackInPlace => "the workload was placed there again",
-            Self::Recovered => "the cluster or its copy recovered and there is no replacement",
+            Self::Recovered => {
+                "there is no replacement, and the cluster or its copy recovered, or no other cluster was chosen in time"
+            }
             Self::ClusterGone => "the cluster left the fleet",
         }
     }
@@ -213,7 +220,11 @@ impl Assessment {
         now: Timestamp,
     ) {
         let reported = later(created, FIRST_STATUS);
-        let ends = [end(&task, created), (!facts.has_rule).then_some(reported)];
+        let ends = [
+            end(&task, created),
+            (!facts.has_rule).then_some(reported),
+            facts.choice_ends(&task, created),
+        ];
         if task.suppress_deletion.is_none() {
             // A task that outlived its end waits for a replacement, not for time.
             let next = ends.into_iter().flatten().filter(|end| *end >= now);
@@ -235,6 +246,14 @@ impl<'a> Facts<'a> {
     fn is_unwanted(&self) -> bool {
         let is_decided = self.scheduled || !self.restores;
         self.clusters.is_empty() && self.asks_for_none && is_decided
+    }
+
+    /// Returns the time until which another scheduler may choose a cluster for a workload that left
+    /// its only one for a reason of its own. Nobody corrects a copy that a task keeps as it is, so
+    /// that it need not be healthy ever again.
+    fn choice_ends(&self, task: &GracefulEvictionTask, created: Timestamp) -> Option<Timestamp> {
+        let is_open = self.restores && self.clusters.is_empty() && task.is_about_the_copy();
+        is_open.then(|| end(task, created).unwrap_or_else(|| later(created, CHOICE)))
     }
 
     /// Returns whether a chosen cluster is not silent and has applied its Work, whatever it
@@ -408,11 +427,18 @@ impl<'a> Situation<'a> {
     }
 
     /// Returns whether what drove the workload out of a sound cluster is over. Where it failed, or
-    /// could not be applied, a cluster is sound all the time: only a healthy copy says so.
-    fn has_recovered(&self, task: &GracefulEvictionTask) -> bool {
+    /// could not be applied, a cluster is sound all the time: only a healthy copy says so, and it
+    /// counts as over where no other cluster was chosen in time.
+    fn has_recovered(
+        &self,
+        task: &GracefulEvictionTask,
+        created: Timestamp,
+        now: Timestamp,
+    ) -> bool {
         let report = self.reports.get(&*task.from_cluster);
         let is_healthy = report.is_some_and(|it| it.health == Some(ResourceHealth::Healthy));
-        is_healthy || !task.is_about_the_copy()
+        let choice_ends = self.facts.choice_ends(task, created);
+        is_healthy || !task.is_about_the_copy() || choice_ends.is_some_and(|end| now > end)
     }
 
     fn judge(
@@ -446,8 +472,9 @@ impl<'a> Situation<'a> {
             return Some(Done::Unwanted);
         }
         if facts.clusters.is_empty() {
-            let is_sound = state == PlaceState::Sound && self.has_recovered(task);
-            return (facts.restores && is_sound).then_some(Done::Recovered);
+            let is_sound = state == PlaceState::Sound;
+            let is_home = is_sound && self.has_recovered(task, created, now);
+            return (facts.restores && is_home).then_some(Done::Recovered);
         }
         let ended = end(task, created).is_some_and(|end| now > end);
         // The policy gives up health for time, not the replacement: that has to have been made in a

@@ -327,6 +327,36 @@ fn a_cluster_that_is_chosen_again_or_recovers_without_replacement_keeps_its_copy
 }
 
 #[test]
+fn a_failing_application_is_put_back_where_another_scheduler_has_chosen_no_cluster_in_time() {
+    let ill = [report("old", ResourceHealth::Unhealthy, None)];
+    let new = [target("new", 1)];
+    for (what, grace, restores, clusters, limit) in [
+        ("its policy sets a time", Some(60), true, &[][..], Some(60)),
+        ("its policy sets none", None, true, &[], Some(600)),
+        ("it is placed by our scheduler", None, false, &[], None),
+        ("another cluster was chosen", None, true, &new, None),
+    ] {
+        let facts = Facts {
+            restores,
+            has_rule: true,
+            ..facts(clusters, &ill)
+        };
+        for reason in ["ApplicationFailure", "NotApplied"] {
+            let task = GracefulEvictionTask {
+                reason: reason.to_owned(),
+                ..task(grace)
+            };
+            let waits = assess(std::slice::from_ref(&task), &facts, at(10));
+            assert!(waits.done.is_empty(), "{what} {reason}");
+            assert_eq!(waits.again, limit.map(at), "{what} {reason}");
+            let late = limit.unwrap_or(100_000) + 1;
+            let expected = limit.map(|_| Done::Recovered);
+            assert_eq!(end(task, &facts, late), expected, "{what} {reason}");
+        }
+    }
+}
+
+#[test]
 fn the_state_for_the_new_copy_outlasts_the_cluster_that_it_comes_from() {
     let gone: &dyn Fn(&str) -> PlaceState = &|name| {
         if name == "old" {

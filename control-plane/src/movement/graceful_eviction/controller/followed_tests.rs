@@ -273,7 +273,9 @@ async fn a_workload_of_another_scheduler_that_runs_nowhere_is_put_back_in_its_cl
         ("default-scheduler", "r", None),
     ] {
         let mut binding = leaving(scheduler, &json!([]));
-        binding["spec"]["gracefulEvictionTasks"][0]["reason"] = json!(reason);
+        let task = &mut binding["spec"]["gracefulEvictionTasks"][0];
+        task["reason"] = json!(reason);
+        task["creationTimestamp"] = json!(muster_shared::clock::calendar());
         let bench = started([("clusters", cluster("m1")), ("resourcebindings", binding)]).await;
         pass(10).await;
         let writes = bench.api.writes();
