@@ -32,7 +32,10 @@ pub fn is_released(spec: &ResourceBindingSpec, task: &GracefulEvictionTask) -> b
 /// Returns the eviction tasks of a workload that are left; `None` where all are.
 pub fn left(spec: &ResourceBindingSpec) -> Option<Vec<GracefulEvictionTask>> {
     let tasks = &spec.graceful_eviction_tasks;
-    let left = tasks.iter().filter(|task| !is_released(spec, task));
-    let left: Vec<_> = left.cloned().collect();
-    (left.len() < tasks.len()).then_some(left)
+    let goes = |task: &GracefulEvictionTask| is_released(spec, task);
+    // Each pass asks, and hardly any task goes.
+    tasks.iter().any(goes).then(|| {
+        let left = tasks.iter().filter(|task| !is_released(spec, task));
+        left.cloned().collect()
+    })
 }
