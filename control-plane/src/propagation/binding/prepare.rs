@@ -280,7 +280,7 @@ fn kept(
     }
     let copies = works
         .iter()
-        .filter_map(|it| Some((cluster_of(it)?, copy(fleet, it))));
+        .filter_map(|it| Some((cluster_of(it)?, copy(fleet, spec, it))));
     let copies: HashMap<&str, Copy> = copies.collect();
     let reports = &binding.status().aggregated_status;
     let taken = |it: &TargetCluster| {
@@ -291,7 +291,7 @@ fn kept(
 }
 
 /// Returns what a Work says of its copy.
-fn copy(fleet: &Fleet, work: &CachedWork) -> Copy {
+fn copy(fleet: &Fleet, spec: &ResourceBindingSpec, work: &CachedWork) -> Copy {
     let status = work.status();
     let mut manifests = status.manifest_statuses.iter();
     let namespace = work.metadata.namespace.as_deref().unwrap_or_default();
@@ -312,9 +312,10 @@ fn copy(fleet: &Fleet, work: &CachedWork) -> Copy {
     }
 }
 
-/// Returns whether the agent carries out what a Work says.
-fn is_sent(work: &CachedWork) -> bool {
-    work.suspend_dispatching != Some(true)
+/// Returns whether the suspension of a Work ends with the next write.
+fn is_released(spec: &ResourceBindingSpec, work: &CachedWork) -> bool {
+    let is_suspended = |cluster: &str| spec.dispatching_suspended_in(cluster);
+    work.suspend_dispatching == Some(true) && !cluster_of(work).is_some_and(is_suspended)
 }
 
 /// Parts the Works that were rendered from the reasons why others were not.
