@@ -116,6 +116,7 @@ fn taint_policies(category: &mut Category, facts: &Facts) {
     let effects = policies.iter().flat_map(|it| evicting(&it.spec));
     let effects: BTreeSet<&str> = effects.collect();
     let some_evict = !effects.is_empty();
+    let strict = effects.contains(NO_EXECUTE);
     let name = "taint-policies";
     match (some_evict, failover) {
         (false, Some(true)) => category.warning(
@@ -133,11 +134,15 @@ fn taint_policies(category: &mut Category, facts: &Facts) {
             "ClusterTaintPolicies add taints that evict, and the controller taintmanager is off: no taint moves anything",
             "Let it run (--controllers, --enable-taint-manager), or leave it as it is on purpose.",
         ),
+        (true, _) if strict && !facts.settings.enable_no_execute_taint_eviction => category.warning(
+            name,
+            "ClusterTaintPolicies add taints of effect NoExecute, which move nothing (--enable-no-execute-taint-eviction=false)",
+            "Set it to true, or leave it as it is on purpose.",
+        ),
         (true, _) => category.ok(name, "taints that evict are added to failed clusters"),
         (false, _) => category.skipped(name, "no ClusterTaintPolicy adds a taint that evicts"),
     }
     let prefers = effects.contains(PREFER_NO_EXECUTE);
-    let strict = effects.contains(NO_EXECUTE);
     let propagation = policies_of_failover(facts);
     if let (true, false, Some(false)) = (prefers, strict, propagation) {
         category.warning(

@@ -550,6 +550,9 @@ fn policies_without_effect_are_reported() {
     reported("taint-policies", Warning, "taintmanager is off", |it| {
         it.settings.enable_taint_manager = false;
     });
+    reported("taint-policies", Warning, "which move nothing", |it| {
+        it.settings.enable_no_execute_taint_eviction = false;
+    });
     reported("taint-policies", Warning, "Failover is off", |it| {
         it.leader = Ok(leader(OWN, false, None));
     });
