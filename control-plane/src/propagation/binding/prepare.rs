@@ -272,8 +272,9 @@ fn kept(
     // To read what the Works report is dear, and mostly none of them asks for more than its share.
     let shrinks = |work: &Arc<CachedWork>| {
         let share = cluster_of(work).and_then(|cluster| shares.get(cluster));
-        share
-            .is_some_and(|share| !is_sent(work) || work.replicas.is_none_or(|given| given > *share))
+        share.is_some_and(|share| {
+            is_released(spec, work) || work.replicas.is_none_or(|given| given > *share)
+        })
     };
     if !works.iter().any(shrinks) {
         return None;
@@ -297,14 +298,9 @@ fn copy(fleet: &Fleet, spec: &ResourceBindingSpec, work: &CachedWork) -> Copy {
     let namespace = work.metadata.namespace.as_deref().unwrap_or_default();
     let ready = manifests.find_map(|it| ready_replicas(&it.status.as_ref()?.0));
     let ready = ready.unwrap_or(0);
-    // What a Work says while its dispatching is suspended takes nothing from the copy yet.
-    let runs = |given: i64| {
-        if is_sent(work) {
-            given
-        } else {
-            given.max(ready)
-        }
-    };
+    // What a Work said while its dispatching was suspended has taken nothing from the copy yet.
+    let is_released = is_released(spec, work);
+    let runs = |given: i64| if is_released { given.max(ready) } else { given };
     Copy {
         given: work.replicas.map(runs),
         ready,
