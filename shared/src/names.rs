@@ -327,9 +327,9 @@ pub mod eviction {
     /// Reason of the conditions of what is to move and waits, while movement is paused (Muster's
     /// own).
     pub const PAUSED: &str = "Paused";
-    /// The same while too many clusters have failed.
+    /// Reason of the conditions of what is to move and waits, while too many clusters have failed.
     pub const STOPPED: &str = "StoppedByThreshold";
-    /// The same where it is in the queue.
+    /// Reason of the conditions of what is to move and waits for its turn in the queue.
     pub const WAITING_FOR_RATE: &str = "WaitingForRate";
     /// The controller that evicts because of taints.
     pub const PRODUCER_TAINT_MANAGER: &str = "TaintManager";

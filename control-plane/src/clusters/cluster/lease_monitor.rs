@@ -167,7 +167,8 @@ impl LeaseMonitor {
     fn see(&self, cluster: &Cluster) {
         let name = cluster.name_any();
         let is_new = self.with(|state, now| {
-            // The removal of a cluster waits for its agent, unless the cluster is silent.
+            // Only agents renew leases. A cluster that is being deleted is followed as well: its
+            // removal waits for the agent, unless the cluster is silent.
             if cluster.spec.sync_mode != ClusterSyncMode::Pull {
                 state.tracker.forget(&name);
                 return false;

@@ -9,8 +9,8 @@ use crate::fleet::template::{Template, recorded_fingerprint};
 /// after that of the policy, and at once on one that came after the policy. `changed` is whether
 /// this process saw a change since it was last reconciled. What the binding records of the template
 /// is known after a restart too, so that a restart applies nothing that waits, and loses nothing
-/// that happened meanwhile. With the metadata of the binding comes whether a policy has placed it:
-/// one that only follows workloads may be made before the policy of a new template takes effect.
+/// that happened meanwhile. `binding` is its metadata, and whether a policy has placed it: one
+/// that only follows workloads may be made before the policy of a new template takes effect.
 pub fn activates(
     policy: &Policy,
     template: &Template,

@@ -7,9 +7,9 @@ use muster_shared::names::eviction::REASON_NO_CLUSTER_FIT;
 use crate::fleet::copy;
 
 /// Returns whether a copy with so many replicas is one too many: its workload asks for none, and
-/// what it asks for is sent to the cluster. A kind whose rule somebody has removed, which may be on
-/// its way back, asks for none either, and counts here only where its requirements say that it is
-/// still counted.
+/// what it asks for is sent to the cluster. A kind without a rule that counts its replicas reports
+/// zero, too: it counts as asking for none only where the binding has its requirements, or the kind
+/// is one of Kubernetes' own that are always counted.
 fn is_surplus(spec: &ResourceBindingSpec, cluster: &str, replicas: i32) -> bool {
     let is_counted = spec.replica_requirements.is_some() || copy::is_counted(&spec.resource);
     let asks_for_none = spec.replicas == 0 && spec.components.is_empty() && is_counted;
