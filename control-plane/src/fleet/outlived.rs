@@ -39,6 +39,11 @@ pub struct Outlived {
     pub note: &'static str,
 }
 
+/// Returns whether a condition says that something is pending.
+pub fn is_true(condition: &Condition) -> bool {
+    condition.status == conditions::TRUE
+}
+
 impl Outlived {
     /// Starts to end the condition, of each binding once.
     pub fn start(&'static self, fleet: &Arc<Fleet>, tasks: &mut Tasks) {

@@ -25,4 +25,4 @@ mod request;
 mod write;
 
 pub use controller::start;
-pub use off::start_off;
+pub use off::OUTLIVED;

@@ -1,21 +1,17 @@
 //! Says of host names that were published that nothing follows them any more, where
 //! `--traffic-dns-endpoints` was switched off.
 
-use std::sync::Arc;
-
 use muster_shared::conditions;
 use muster_shared::k8s::Condition;
 use muster_shared::names::condition::HOSTNAME_PUBLISHED;
-use muster_shared::tasks::Tasks;
 
-use crate::fleet::Fleet;
 use crate::fleet::outlived::Outlived;
 
 /// Reason of the condition of a name that nothing follows.
 const OFF: &str = "Off";
 
 /// Condition of a name that was published.
-static PUBLISHED: Outlived = Outlived {
+pub static OUTLIVED: Outlived = Outlived {
     name: "traffic that is off",
     condition: HOSTNAME_PUBLISHED,
     is_left: says_more,
@@ -24,11 +20,6 @@ static PUBLISHED: Outlived = Outlived {
     event: "HostnameNotFollowed",
     note: "nothing follows the host name (--traffic-dns-endpoints, or the controller traffic, is off): a DNSEndpoint that was published for it stays as it is, wherever that leads, until somebody deletes it",
 };
-
-/// Starts to say so.
-pub fn start_off(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
-    PUBLISHED.start(fleet, tasks);
-}
 
 /// Returns whether a condition still says where a host name leads.
 fn says_more(reported: &Condition) -> bool {
@@ -69,7 +60,7 @@ mod tests {
         ] {
             let is_reported = expected.is_some();
             let mut bench = Bench::new([("resourcebindings", bound)]);
-            start_off(&bench.fleet, &mut bench.tasks);
+            OUTLIVED.start(&bench.fleet, &mut bench.tasks);
             bench.follow().await;
             pass(30).await;
             assert_eq!(said(&bench), expected);

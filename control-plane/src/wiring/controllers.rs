@@ -13,6 +13,7 @@ use crate::clusters::{cluster, peers, policy_status, push, registration, taint, 
 use crate::fleet::Fleet;
 use crate::fleet::budget;
 use crate::fleet::budget::pace::Pace;
+use crate::fleet::outlived::Outlived;
 use crate::movement::{application_failover, eviction, failovers, graceful_eviction, rebalance};
 use crate::propagation::{binding, detector, interpreters, status};
 use crate::scheduler;
@@ -101,14 +102,11 @@ const STARTERS: [(&str, Starter); CONTROLLERS.len()] = [
     }),
 ];
 
-/// Starts what ends the reports of a controller that is off.
-type Ender = fn(&Arc<Fleet>, &mut Tasks);
-
 /// Controllers whose reports on bindings would outlive them, with what ends these.
-const OFF: [(&str, Ender); 3] = [
-    ("taintmanager", eviction::start_off),
-    ("applicationFailover", application_failover::start_off),
-    ("traffic", traffic::start_off),
+static OFF: [(&str, &Outlived); 3] = [
+    ("taintmanager", &eviction::OUTLIVED),
+    ("applicationFailover", &application_failover::OUTLIVED),
+    ("traffic", &traffic::OUTLIVED),
 ];
 
 /// Starts the controllers that `--controllers` names.
@@ -129,9 +127,9 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         }
     }
     // Whoever writes what bindings report ends what others do not write any more.
-    for (name, end) in OFF {
+    for (name, outlived) in &OFF {
         if settings.runs("bindingStatus") && !settings.runs(name) {
-            end(fleet, start.tasks);
+            outlived.start(fleet, start.tasks);
         }
     }
     if start.is_pushed {

@@ -17,4 +17,4 @@ mod off;
 mod readiness;
 
 pub use controller::start;
-pub use off::start_off;
+pub use off::OUTLIVED;

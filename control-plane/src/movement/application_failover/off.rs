@@ -1,38 +1,24 @@
 //! Ends what bindings say of failing applications where the controller `applicationFailover` was
 //! switched off: nothing judges their health, and none of them leaves.
 
-use std::sync::Arc;
-
 use muster_shared::conditions;
-use muster_shared::k8s::Condition;
-use muster_shared::tasks::Tasks;
 
 use super::explain::CONDITION;
-use crate::fleet::Fleet;
-use crate::fleet::outlived::Outlived;
+use crate::fleet::outlived::{Outlived, is_true};
 
 /// Reason of the condition of an application that does not wait to leave any more.
 const OFF: &str = "ApplicationFailoverOff";
 
 /// Condition of an application that was to leave.
-static PENDING: Outlived = Outlived {
+pub static OUTLIVED: Outlived = Outlived {
     name: "application failover that is off",
     condition: CONDITION,
-    is_left: is_pending,
+    is_left: is_true,
     status: conditions::FALSE,
     reason: OFF,
     event: OFF,
     note: "the application does not wait to leave any more: the control plane was started without the controller applicationFailover (--controllers), so that it stays where it fails",
 };
-
-/// Starts to end it.
-pub fn start_off(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
-    PENDING.start(fleet, tasks);
-}
-
-fn is_pending(reported: &Condition) -> bool {
-    reported.status == conditions::TRUE
-}
 
 #[cfg(test)]
 mod tests {
@@ -54,7 +40,7 @@ mod tests {
             let failing = conditions::new(CONDITION, status, reason, "it fails in m1", now);
             bound["status"]["conditions"] = json!([failing]);
             let mut bench = Bench::new([("resourcebindings", bound)]);
-            start_off(&bench.fleet, &mut bench.tasks);
+            OUTLIVED.start(&bench.fleet, &mut bench.tasks);
             bench.follow().await;
             pass(30).await;
             let binding = bench.binding("web-deployment").unwrap();

@@ -43,7 +43,7 @@ pub mod record;
 pub mod room;
 
 pub use controller::{EvictorHandle, start};
-pub use off::start_off;
+pub use off::OUTLIVED;
 
 #[cfg(test)]
 pub(super) mod conformance;

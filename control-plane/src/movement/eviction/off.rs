@@ -1,38 +1,24 @@
 //! Ends what bindings say of evictions where the controller `taintmanager` was switched off:
 //! nothing judges taints, and nothing leaves because of them.
 
-use std::sync::Arc;
-
 use muster_shared::conditions;
-use muster_shared::k8s::Condition;
-use muster_shared::tasks::Tasks;
 
 use super::explain::CONDITION;
-use crate::fleet::Fleet;
-use crate::fleet::outlived::Outlived;
+use crate::fleet::outlived::{Outlived, is_true};
 
 /// Reason of the condition of a workload that does not wait to leave any more.
 const OFF: &str = "TaintManagerOff";
 
 /// Condition of a workload that waited to leave.
-static PENDING: Outlived = Outlived {
+pub static OUTLIVED: Outlived = Outlived {
     name: "evictions that are off",
     condition: CONDITION,
-    is_left: is_pending,
+    is_left: is_true,
     status: conditions::FALSE,
     reason: OFF,
     event: OFF,
     note: "it does not wait to leave any more: the control plane was started without the controller taintmanager (--controllers, --enable-taint-manager), so that no taint moves it",
 };
-
-/// Starts to end it.
-pub fn start_off(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
-    PENDING.start(fleet, tasks);
-}
-
-fn is_pending(reported: &Condition) -> bool {
-    reported.status == conditions::TRUE
-}
 
 #[cfg(test)]
 mod tests {
@@ -54,7 +40,7 @@ mod tests {
             let pending = conditions::new(CONDITION, status, reason, "m1 has a taint", now);
             bound["status"]["conditions"] = json!([pending]);
             let mut bench = Bench::new([("resourcebindings", bound)]);
-            start_off(&bench.fleet, &mut bench.tasks);
+            OUTLIVED.start(&bench.fleet, &mut bench.tasks);
             bench.follow().await;
             pass(30).await;
             let binding = bench.binding("web-deployment").unwrap();
