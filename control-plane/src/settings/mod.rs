@@ -562,6 +562,16 @@ impl Settings {
         }
     }
 
+    /// Returns why nothing brings workloads back that this scheduler places, whatever their
+    /// policies ask; `None` if something does. `failover` says whether the feature gate `Failover`
+    /// is on.
+    pub fn no_return(&self, scheduler: Option<&str>, failover: bool) -> Option<&'static str> {
+        if !failover {
+            return Some("the feature gate Failover is off");
+        }
+        self.no_failback(scheduler)
+    }
+
     /// Returns whether this process answers admission reviews.
     pub fn serves_admission(&self) -> bool {
         self.cert_dir.is_some() || !self.webhook_certificate_names.0.is_empty()

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use muster_control_plane::movement::rebalance::failback::decide::{
-    Home, Rule, Verdict, barred, homes, is_due,
+    Home, Rule, Verdict, homes, is_due,
 };
 use muster_control_plane::scheduler::core::{ClusterInfo, Snapshot};
 use muster_control_plane::settings::{FAILOVER, Settings};
@@ -19,7 +19,7 @@ pub(super) fn sentences(
     let spec = &binding.spec;
     let rule = Rule::of(spec, settings);
     let report = |(name, left): (String, Timestamp)| {
-        // What is not listed has left the fleet.
+        // A cluster that is not listed has left the fleet.
         let cluster = snapshot.get(&name).map(ClusterInfo::cluster);
         let Some(rule) = &rule else {
             return (cluster.is_some() && !spec.has_copy(&name)).then(|| {
@@ -35,8 +35,9 @@ pub(super) fn sentences(
             is_gone: cluster.is_none(),
         };
         let verdict = is_due(spec, rule, &home, now);
-        if let Some(why) = barred(spec, settings, settings.gate(&FAILOVER)) {
-            // Nobody removes the record of a workload that a person has brought back.
+        let scheduler = spec.scheduler_name.as_deref();
+        if let Some(why) = settings.no_return(scheduler, settings.gate(&FAILOVER)) {
+            // The record of a workload that a person has brought back stays on its binding.
             let is_over = verdict == Verdict::Over || spec.has_copy(&name);
             return (!is_over)
                 .then(|| format!("it left {name} at {left}, and nothing brings it back: {why}"));

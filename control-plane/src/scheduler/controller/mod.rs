@@ -449,14 +449,11 @@ impl Scheduler {
         let reported = with_answer(binding);
         // What was asked before returns were switched off is taken back by their controller, if it
         // runs, and moves nothing until then.
-        let settings = &fleet.settings;
-        let scheduler = binding.spec.scheduler_name.as_deref();
-        let is_barred = !settings.gate(&FAILOVER) || settings.no_failback(scheduler).is_some();
-        let judged = if is_barred {
-            return_request::without(&reported)
-        } else {
-            Cow::Borrowed(&*reported)
-        };
+        let judged = return_request::without_if(&reported, || {
+            let (settings, scheduler) = (&fleet.settings, &binding.spec.scheduler_name);
+            let is_on = settings.gate(&FAILOVER);
+            settings.no_return(scheduler.as_deref(), is_on).is_some()
+        });
         let look = |binding: &AnyBinding| {
             let subject = Subject::of(binding);
             if has_completed {

@@ -31,9 +31,10 @@ pub fn before(binding: &AnyBinding) -> Option<Time> {
     marked(binding).and_then(|(_, before)| before).map(Time)
 }
 
-/// Returns a binding as if nobody had asked its workload to return.
-pub fn without(binding: &AnyBinding) -> Cow<'_, AnyBinding> {
-    if !is_pending(binding) {
+/// Returns a binding as if nobody had asked its workload to return, if returns are barred. That is
+/// asked only where such a request is pending.
+pub fn without_if(binding: &AnyBinding, is_barred: impl FnOnce() -> bool) -> Cow<'_, AnyBinding> {
+    if !is_pending(binding) || !is_barred() {
         return Cow::Borrowed(binding);
     }
     let mut unasked = binding.clone();

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 use muster_control_plane::movement::eviction::record::Record;
 use muster_control_plane::movement::rebalance::failback::decide::{
-    Home, Rule, Verdict, barred, homes, is_due,
+    Home, Rule, Verdict, homes, is_due,
 };
 use muster_control_plane::propagation::binding::companions::runs_nothing;
 use muster_shared::api::cluster::Cluster;
@@ -45,13 +45,13 @@ pub(super) fn left(snapshot: &Snapshot) -> Vec<Left> {
     let clusters: BTreeMap<String, &Cluster> = clusters.map(|it| (it.name_any(), it)).collect();
     let mut left: BTreeMap<String, Left> = BTreeMap::new();
     let bindings = snapshot.bindings.iter().flatten();
-    // Where it is not known whether failover is on, workloads return by the word of their policies.
+    // Workloads return as their policies say where it is not known whether failover is on.
     let failover = snapshot.failover != Some(false);
     // A task that has completed runs nowhere again.
     for binding in bindings.filter(|it| !runs_nothing(&it.spec) && !service::is_over(it)) {
         let spec = &binding.spec;
         let is_recent = |at: Timestamp| snapshot.now.duration_since(at) < RECENT;
-        // What has left the fleet takes nothing back.
+        // A cluster that has left the fleet takes no workload back.
         let is_away = |name: &str, left: Timestamp| {
             clusters.contains_key(name) && !spec.has_copy(name) && is_recent(left)
         };
@@ -62,7 +62,8 @@ pub(super) fn left(snapshot: &Snapshot) -> Vec<Left> {
             }
             continue;
         };
-        let barred = barred(spec, &snapshot.settings, failover);
+        let scheduler = spec.scheduler_name.as_deref();
+        let barred = snapshot.settings.no_return(scheduler, failover);
         for (name, time) in homes(binding) {
             if barred.is_some() {
                 if is_away(&name, time) {

@@ -24,9 +24,7 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::decide::{
-    Course, Home, Rule, Verdict, barred, course, homes, is_due, record, unhealthy,
-};
+use super::decide::{Course, Home, Rule, Verdict, course, homes, is_due, record, unhealthy};
 use super::in_flight::{AGAIN, InFlight, RARELY};
 use super::pending::{JUDGED_AGAIN, may_still_return, take_back};
 use crate::fleet::Fleet;
@@ -254,7 +252,7 @@ impl Failback {
         let settings = &fleet.settings;
         let is_ours = settings.schedules(spec.scheduler_name.as_deref());
         let is_pending = is_ours && is_pending(binding.as_ref());
-        let bar = barred(spec, settings, settings.gate(&FAILOVER));
+        let bar = settings.no_return(spec.scheduler_name.as_deref(), settings.gate(&FAILOVER));
         let Some(rule) = Rule::of(spec, settings).filter(|_| bar.is_none()) else {
             if is_pending {
                 let why = bar.unwrap_or("its policy does not allow it any more");

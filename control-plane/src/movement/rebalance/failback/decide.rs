@@ -51,19 +51,6 @@ impl Rule {
     }
 }
 
-/// Returns why nothing brings a workload back, whatever its policy says; `None` if something does.
-/// `failover` says whether the feature gate `Failover` is on.
-pub fn barred(
-    spec: &ResourceBindingSpec,
-    settings: &Settings,
-    failover: bool,
-) -> Option<&'static str> {
-    if !failover {
-        return Some("the feature gate Failover is off");
-    }
-    settings.no_failback(spec.scheduler_name.as_deref())
-}
-
 /// Returns the clusters that a workload left because of a taint, with the time of each.
 pub fn homes(binding: &AnyBinding) -> BTreeMap<String, Timestamp> {
     crate::movement::eviction::homes::homes(&binding.metadata)
