@@ -566,6 +566,12 @@ impl ResourceBindingStatus {
         let mut reports = self.aggregated_status.iter();
         reports.find(|report| report.cluster_name == cluster)
     }
+
+    /// Returns whether a cluster reports a healthy copy of the resource.
+    pub fn is_healthy_in(&self, cluster: &str) -> bool {
+        let report = self.report(cluster);
+        report.is_some_and(|it| it.health == Some(ResourceHealth::Healthy))
+    }
 }
 
 open_enum! {

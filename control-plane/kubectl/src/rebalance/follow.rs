@@ -7,7 +7,7 @@ use kube::Config;
 use muster_control_plane::fleet::binding::BindingKey;
 use muster_control_plane::scheduler::core::cycle::is_reschedule_requested;
 use muster_shared::api::any_binding::AnyBinding;
-use muster_shared::api::binding::{ObjectReference, ResourceHealth};
+use muster_shared::api::binding::ObjectReference;
 use muster_shared::api::rebalancer::{WorkloadRebalancer, WorkloadReference};
 use muster_shared::clock::calendar;
 use muster_shared::k8s::ResourceExt;
@@ -95,11 +95,8 @@ pub(super) fn workload_of(resource: &ObjectReference) -> WorkloadReference {
 /// Returns whether every chosen cluster reports a healthy copy, and no old copy waits for that.
 fn is_moved(binding: &AnyBinding) -> bool {
     let (spec, status) = (&binding.spec, binding.status());
-    let is_healthy = |cluster: &str| {
-        let report = status.report(cluster);
-        report.is_some_and(|it| it.health == Some(ResourceHealth::Healthy))
-    };
-    !spec.is_moving() && spec.clusters.iter().all(|it| is_healthy(&it.name))
+    let mut clusters = spec.clusters.iter();
+    !spec.is_moving() && clusters.all(|it| status.is_healthy_in(&it.name))
 }
 
 /// Shows the progress until all have moved.

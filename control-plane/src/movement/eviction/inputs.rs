@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use muster_shared::api::any_binding::AnyBinding;
-use muster_shared::api::binding::ResourceHealth;
 use muster_shared::api::policy::Placement;
 
 use super::judge;
@@ -40,10 +39,7 @@ pub fn is_same(binding: &AnyBinding, other: &AnyBinding) -> bool {
 /// left, and did not before: one that could not apply the workload does not say so any more, or an
 /// old copy that a cluster keeps is healthy again.
 pub fn may_take_more(before: &AnyBinding, now: &AnyBinding) -> bool {
-    let is_healthy = |binding: &AnyBinding, cluster: &str| {
-        let report = binding.status().report(cluster);
-        report.is_some_and(|it| it.health == Some(ResourceHealth::Healthy))
-    };
+    let is_healthy = |binding: &AnyBinding, cluster: &str| binding.status().is_healthy_in(cluster);
     let mut left = now.spec.graceful_eviction_tasks.iter();
     refuses_less(before, now)
         || left.any(|it| {

@@ -4,8 +4,8 @@
 use std::collections::{BTreeSet, HashMap};
 
 use muster_shared::api::binding::{
-    Component, GracefulEvictionTask, ResourceBindingSpec, ResourceBindingStatus, ResourceHealth,
-    TargetCluster, TargetComponent,
+    Component, GracefulEvictionTask, ResourceBindingSpec, ResourceBindingStatus, TargetCluster,
+    TargetComponent,
 };
 use muster_shared::api::policy::Placement;
 use muster_shared::k8s::{Taint, Toleration};
@@ -652,14 +652,10 @@ impl<'a> Trial<'a> {
     /// that has failed serves nobody.
     fn lives_suspended(&self, candidate: &Candidate<'_>) -> bool {
         let (spec, name) = (self.spec, candidate.name());
-        let is_healthy = || {
-            let report = self.status.report(name);
-            report.is_some_and(|it| it.health == Some(ResourceHealth::Healthy))
-        };
         let workload = Workload::of(spec, Some(self.placement));
         candidate.held_replicas() > 0
             && spec.dispatching_suspended_in(name)
-            && is_healthy()
+            && self.status.is_healthy_in(name)
             && can_hold(Some(candidate.cluster.cluster()), &workload).is_ok()
     }
 }

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::ptr;
 
-use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus, ResourceHealth};
+use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus};
 use muster_shared::api::data_replication::DataReference;
 use muster_shared::api::policy::Placement;
 use muster_shared::conditions;
@@ -340,18 +340,13 @@ impl<'a> Filters<'a> {
                 // tried there again. So it is with one that could not apply the workload. Where it
                 // was placed again while the task lasts, which may be for ever (purge mode Never),
                 // it stays.
-                let keeps_healthy = !task.purges_directly() && self.is_healthy_in(cluster);
+                let keeps_healthy =
+                    !task.purges_directly() && self.status.is_healthy_in(cluster.name());
                 let is_over = keeps_healthy || !task.is_about_the_copy();
                 !(is_over || placed) || self.is_driven_out(cluster)
             }
         };
         refused.then_some(Rejection::Evicting)
-    }
-
-    /// Returns whether a cluster reports a healthy copy of the workload.
-    fn is_healthy_in(&self, cluster: &ClusterInfo) -> bool {
-        let report = self.status.report(cluster.name());
-        report.is_some_and(|it| it.health == Some(ResourceHealth::Healthy))
     }
 
     /// Returns whether a taint still drives the workload out.
