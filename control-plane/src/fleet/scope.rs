@@ -46,8 +46,11 @@ fn is_of_the_server(template: &TemplateKey) -> bool {
 
 /// Returns the namespace that an object lies in. A namespace lies in itself.
 pub fn namespace_of<'a>(kind: &Kind, namespace: Option<&'a str>, name: &'a str) -> Option<&'a str> {
-    let is_namespace = (&*kind.api_version, &*kind.kind) == ("v1", "Namespace");
-    if is_namespace { Some(name) } else { namespace }
+    if kind.is_namespace() {
+        Some(name)
+    } else {
+        namespace
+    }
 }
 
 /// What is never propagated: the reserved, and what the settings add.

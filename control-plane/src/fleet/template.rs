@@ -58,6 +58,11 @@ impl Kind {
             .map_or("", |(group, _)| group)
     }
 
+    /// Returns whether objects of the kind are Namespaces.
+    pub fn is_namespace(&self) -> bool {
+        (&*self.api_version, &*self.kind) == ("v1", "Namespace")
+    }
+
     /// Returns the API version of the kind without the group.
     pub fn version(&self) -> &str {
         self.api_version

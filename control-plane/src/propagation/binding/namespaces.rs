@@ -286,12 +286,11 @@ pub(in crate::propagation) fn goes_everywhere(namespace: &Namespace, scope: &Sco
 
 /// Returns whether a template is a namespace that is in every cluster without a policy.
 pub(in crate::propagation) fn is_everywhere(fleet: &Fleet, key: &TemplateKey) -> bool {
-    let is_namespace = (&*key.kind.api_version, &*key.kind.kind) == ("v1", "Namespace");
     let goes = || {
         let namespace = fleet.namespaces.get(None, &key.name);
         namespace.is_some_and(|it| goes_everywhere(&it, &fleet.scope))
     };
-    is_namespace && (key.name == "default" || fleet.settings.runs("namespace") && goes())
+    key.kind.is_namespace() && (key.name == "default" || fleet.settings.runs("namespace") && goes())
 }
 
 /// Brings a namespace into all clusters, and names those that have to be reconciled again.

@@ -331,8 +331,7 @@ impl Facts for Now<'_> {
     fn goes_everywhere(&self, selector: &ResourceSelector) -> Option<String> {
         let fleet = &self.detector.fleet;
         let kind = Kind::new(&*selector.api_version, &*selector.kind);
-        let of_namespaces = (&*kind.api_version, &*kind.kind) == ("v1", "Namespace");
-        if !of_namespaces || !fleet.settings.runs("namespace") {
+        if !kind.is_namespace() || !fleet.settings.runs("namespace") {
             return None;
         }
         let is_meant = |it: &Namespace| {

@@ -91,13 +91,21 @@ impl Candidates {
     }
 
     /// Returns the policies of a namespace, or the cluster-wide ones, that name a template.
-    pub fn naming(
+    fn naming(
         &self,
         namespace: Option<&str>,
         subject: Subject<'_>,
     ) -> impl Iterator<Item = &PolicyKey> {
         let selecting = self.selecting(namespace, subject);
         selecting.into_iter().flat_map(move |it| it.naming(subject))
+    }
+
+    /// Returns the policies that name a template, of its namespace and cluster-wide.
+    pub fn naming_anywhere(&self, subject: Subject<'_>) -> Vec<PolicyKey> {
+        let near = subject.namespace.into_iter();
+        let near = near.flat_map(|it| self.naming(Some(it), subject));
+        let all = near.chain(self.naming(None, subject));
+        all.cloned().collect()
     }
 
     fn selecting(&self, namespace: Option<&str>, subject: Subject<'_>) -> Option<&Selecting> {

@@ -166,7 +166,7 @@ fn listen(detector: &Arc<Detector>) {
             }
             // By its labels a Namespace goes to all clusters, whatever its policy says of it.
             if change.event == TemplateEvent::Changed
-                && is_namespace(&change.key)
+                && change.key.kind.is_namespace()
                 && let Lookup::Found(template) = to.fleet.templates.get(&change.key)
                 && let Some(claim) =
                     Claim::on(&*template).or_else(|| to.claim_of_binding(&change.key, &template))
@@ -190,11 +190,6 @@ fn listen(detector: &Arc<Detector>) {
             }
         }
     });
-}
-
-/// Returns whether a template is a Namespace.
-fn is_namespace(key: &TemplateKey) -> bool {
-    (&*key.kind.api_version, &*key.kind.kind) == ("v1", "Namespace")
 }
 
 /// Follows the bindings: one that somebody deleted is made again, and the template of one in which
@@ -232,7 +227,7 @@ fn listen_to_bindings(detector: &Arc<Detector>, bindings: &Bindings) {
             (None, Some(_)) => {
                 let key = key();
                 // A Namespace may go to all clusters, whatever its policy says of it.
-                if let Some(is) = is.filter(|_| is_namespace(&key)) {
+                if let Some(is) = is.filter(|_| key.kind.is_namespace()) {
                     to.audits.again(is.policy);
                 }
                 let again = to.memory().arriving.end(&key);
@@ -263,14 +258,7 @@ impl Detector {
             name: &template.name,
             labels: Labels::Map(None),
         };
-        let naming: Vec<PolicyKey> = {
-            let candidates = &self.memory().candidates;
-            let near = subject.namespace.into_iter();
-            let near = near.flat_map(|it| candidates.naming(Some(it), subject));
-            near.chain(candidates.naming(None, subject))
-                .cloned()
-                .collect()
-        };
+        let naming = self.memory().candidates.naming_anywhere(subject);
         for policy in naming.into_iter().filter(|it| *it != claim.policy) {
             self.audits.again(policy);
         }

@@ -9,7 +9,7 @@ use super::controller::Detector;
 use super::error::Error;
 use super::select::selects;
 use crate::fleet::claim::Claim;
-use crate::fleet::policy::{Policy, PolicyKey};
+use crate::fleet::policy::Policy;
 use crate::fleet::selection::{Subject, given};
 use crate::fleet::template::{Kind, Template, TemplateKey};
 use crate::settings::PROPAGATION_POLICY_PREEMPTION;
@@ -55,14 +55,7 @@ impl Detector {
         if !self.fleet.settings.gate(&PROPAGATION_POLICY_PREEMPTION) {
             return None;
         }
-        let keys: Vec<PolicyKey> = {
-            let candidates = &self.memory().candidates;
-            let near = subject.namespace.into_iter();
-            let near = near.flat_map(|it| candidates.naming(Some(it), subject));
-            near.chain(candidates.naming(None, subject))
-                .cloned()
-                .collect()
-        };
+        let keys = self.memory().candidates.naming_anywhere(subject);
         let policies = keys.iter().filter_map(|key| self.policy(key));
         let mut best = None;
         for policy in policies.filter(|policy| may_preempt(policy, subject)) {
