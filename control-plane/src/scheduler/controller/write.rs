@@ -35,7 +35,7 @@ pub(super) async fn write_stay(
     binding: &AnyBinding,
     stays: &[TargetCluster],
 ) -> Result<AnyBinding, kube::Error> {
-    let clusters = Some(stays).filter(|clusters| !clusters.is_empty());
+    let clusters = stored(stays);
     let patch = json!({
         "metadata": { "resourceVersion": binding.resource_version() },
         "spec": { "clusters": clusters },
@@ -43,9 +43,14 @@ pub(super) async fn write_stay(
     merge(api, &binding.name_any(), &patch).await
 }
 
+/// Returns the clusters as they are written. An empty list is not stored: null takes the field
+/// away, as Go leaves it out.
+fn stored(clusters: &[TargetCluster]) -> Option<&[TargetCluster]> {
+    Some(clusters).filter(|it| !it.is_empty())
+}
+
 fn result_patch(binding: &AnyBinding, placed: &Placed) -> Value {
-    // An empty list is not stored: null takes the field away, as Go leaves it out.
-    let clusters = Some(&placed.clusters).filter(|clusters| !clusters.is_empty());
+    let clusters = stored(&placed.clusters);
     let mut patch = json!({
         "metadata": {
             "resourceVersion": binding.resource_version(),
