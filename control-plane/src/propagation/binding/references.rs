@@ -86,10 +86,10 @@ pub fn condition(missing: &[Missing], held: &[Condition], now: Timestamp) -> Opt
         return is_over
             .then(|| conditions::new(CONDITION, conditions::FALSE, PLACED, message, now));
     }
-    let (mut all, mut rest) = (missing.iter(), missing.iter());
-    let advice = if all.all(|it| it.is_cluster_scoped) {
+    let scoped = missing.iter().filter(|it| it.is_cluster_scoped).count();
+    let advice = if scoped == missing.len() {
         "it lies in no namespace and does not go along, so that it needs a policy of its own"
-    } else if rest.any(|it| it.is_cluster_scoped) {
+    } else if scoped > 0 {
         "with propagateDeps in its policy it goes along, but for what lies in no namespace, which needs a policy of its own"
     } else {
         "with propagateDeps in its policy it goes along"

@@ -547,12 +547,15 @@ impl Distributor {
                 }
                 KindState::Reserved | KindState::Missing | KindState::Unfit => false,
             };
+            if !is_placeless {
+                continue;
+            }
             let note = format!(
                 "refers to {} {} without a namespace, so that it does not go along (propagateDeps): the rule of the kind has to name the namespace",
                 need.kind,
                 name(need)
             );
-            if is_placeless && self.reported.is_update(&about, &subject(need), &note) {
+            if self.reported.is_update(&about, &subject(need), &note) {
                 fleet.publish(binding, EventType::Warning, STAY_BEHIND, note);
             }
         }
