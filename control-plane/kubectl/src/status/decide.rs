@@ -64,14 +64,6 @@ use crate::pace::Pace;
 use crate::running::Source;
 use crate::table::Workload;
 
-/// Reason of what waits that time alone ends.
-const FOR_TOLERATION: &str = WAITING_FOR_TOLERATION;
-/// Reason of what waits that the pace alone ends.
-const FOR_RATE: &str = WAITING_FOR_RATE;
-
-/// Reason of what waits that the stop of the old copy ends.
-pub(super) const FOR_FENCE: &str = WAITING_FOR_FENCE;
-
 /// Reason why no taint moves anything while nothing judges taints.
 pub(super) const UNJUDGED: &str = "the controller taintmanager is off";
 

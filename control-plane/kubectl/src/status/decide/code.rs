@@ -1,12 +1,12 @@
 //! Whether something needs attention, as the exit code of the command.
 
 use super::not_well::{INCOMPLETE, Ordered};
-use super::{FOR_RATE, FOR_TOLERATION, PAUSED, Report, Waiting, cluster_of};
+use super::{PAUSED, Report, WAITING_FOR_RATE, WAITING_FOR_TOLERATION, Waiting, cluster_of};
 use crate::output::UNREAD;
 
 /// Reasons of a failing application that does not have to leave yet: it is tolerated, or its
 /// cluster is not ready, so that taints decide, or was so until a moment ago.
-const NOT_YET: [&str; 3] = [FOR_TOLERATION, "ClusterNotReady", "ClusterReturned"];
+const NOT_YET: [&str; 3] = [WAITING_FOR_TOLERATION, "ClusterNotReady", "ClusterReturned"];
 
 impl Report {
     /// Returns whether a control plane has led and none does. One that acts without an election has
@@ -32,7 +32,7 @@ impl Report {
         let mut drained = self.drained();
         match waiting.reason.as_str() {
             PAUSED => true,
-            FOR_RATE => cluster_of(&waiting.message)
+            WAITING_FOR_RATE => cluster_of(&waiting.message)
                 .is_some_and(|cluster| drained.any(|it| it.name == cluster)),
             _ => false,
         }

@@ -15,8 +15,8 @@ use muster_shared::names::condition;
 use muster_shared::taints::{NO_EXECUTE, is_drain, is_of_command};
 
 use super::{
-    FOR_FENCE, FOR_RATE, FOR_TOLERATION, PAUSED, Report, STOPPED, Snapshot, Waiting, cluster_of,
-    seconds_until, verbs,
+    PAUSED, Report, STOPPED, Snapshot, WAITING_FOR_FENCE, WAITING_FOR_RATE, WAITING_FOR_TOLERATION,
+    Waiting, cluster_of, seconds_until, verbs,
 };
 use crate::forecast::disaster::{due, untainted};
 use crate::leader::renewed;
@@ -53,7 +53,11 @@ pub(super) fn estimate(report: &mut Report, snapshot: &Snapshot) {
         })
         .collect();
     let mut in_line: BTreeMap<String, usize> = BTreeMap::new();
-    for waiting in report.waiting.iter().filter(|it| it.reason == FOR_RATE) {
+    for waiting in report
+        .waiting
+        .iter()
+        .filter(|it| it.reason == WAITING_FOR_RATE)
+    {
         let cluster = cluster_of(&waiting.message).unwrap_or_default();
         *in_line.entry(cluster.to_owned()).or_default() += 1;
     }
@@ -61,16 +65,16 @@ pub(super) fn estimate(report: &mut Report, snapshot: &Snapshot) {
     let mut all = std::mem::take(&mut report.waiting);
     for waiting in &mut all {
         let cluster = cluster_of(&waiting.message);
-        // What waited when the controller of taints was switched off still says so.
+        // The condition of a workload that waited when taintmanager was switched off may be left.
         if report.taints_ignored || report.held_by(cluster).is_some() {
             continue;
         }
         waiting.at_most_seconds = match waiting.reason.as_str() {
-            FOR_RATE => last(&in_line, &own, cluster.unwrap_or_default(), pace),
-            FOR_TOLERATION => {
+            WAITING_FOR_RATE => last(&in_line, &own, cluster.unwrap_or_default(), pace),
+            WAITING_FOR_TOLERATION => {
                 tolerated_until(&waiting.message).map(|it| seconds_until(it, snapshot.now))
             }
-            FOR_FENCE => waiting.stops_seconds,
+            WAITING_FOR_FENCE => waiting.stops_seconds,
             _ => None,
         };
     }
@@ -89,7 +93,9 @@ fn holds(report: &mut Report, snapshot: &Snapshot) {
     let mut waiting = std::mem::take(&mut report.waiting);
     let silent = report.not_well.iter().filter(|it| it.ready == UNKNOWN);
     let silent: BTreeSet<&str> = silent.map(|it| it.name.as_str()).collect();
-    let is_timed = |it: &&mut Waiting| [FOR_FENCE, FOR_TOLERATION].contains(&it.reason.as_str());
+    let is_timed = |it: &&mut Waiting| {
+        [WAITING_FOR_FENCE, WAITING_FOR_TOLERATION].contains(&it.reason.as_str())
+    };
     for waiting in waiting.iter_mut().filter(is_timed) {
         let cluster = cluster_of(&waiting.message);
         // Nothing stops itself in a cluster that is not silent; what is tolerated reports no fence.
@@ -154,7 +160,7 @@ fn last(
 fn first_leave(report: &mut Report) {
     let mut first: BTreeMap<&str, u64> = BTreeMap::new();
     let tolerated = report.waiting.iter();
-    for waiting in tolerated.filter(|it| it.reason == FOR_TOLERATION) {
+    for waiting in tolerated.filter(|it| it.reason == WAITING_FOR_TOLERATION) {
         let cluster = cluster_of(&waiting.message);
         if let Some((cluster, seconds)) = cluster.zip(waiting.at_most_seconds) {
             let first = first.entry(cluster).or_insert(seconds);

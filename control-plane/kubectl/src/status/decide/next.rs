@@ -9,7 +9,7 @@ use muster_control_plane::fleet::pause::Pause;
 use muster_shared::check::listed;
 use serde::Serialize;
 
-use super::{FOR_FENCE, FOR_RATE, Ordered, Report, UNJUDGED, Waiting, cluster_of};
+use super::{Ordered, Report, UNJUDGED, WAITING_FOR_FENCE, WAITING_FOR_RATE, Waiting, cluster_of};
 use crate::status::summary::{clock, coming, count, either, verbs};
 
 /// Next event in the fleet or in a cluster.
@@ -145,8 +145,8 @@ fn of_workload(waiting: &Waiting) -> Option<Next> {
     let (words, seconds) = match (waiting.at_most_seconds, waiting.stops_seconds) {
         (Some(seconds), _) => {
             let words = match waiting.reason.as_str() {
-                FOR_RATE => "its turn has come, at the latest",
-                FOR_FENCE => "starts elsewhere",
+                WAITING_FOR_RATE => "its turn has come, at the latest",
+                WAITING_FOR_FENCE => "starts elsewhere",
                 _ => "may leave",
             };
             (words, seconds)
@@ -234,7 +234,7 @@ fn of(report: &Report, pauses: &[Pause], cluster: &str) -> Next {
 /// Returns what becomes of workloads that wait in a cluster and that nothing halts.
 fn of_waiting(waiting: &[&Waiting], cluster: &str) -> Next {
     let latest = waiting.iter().filter_map(|it| it.at_most_seconds).max();
-    let is_fenced = waiting.iter().all(|it| it.reason == FOR_FENCE);
+    let is_fenced = waiting.iter().all(|it| it.reason == WAITING_FOR_FENCE);
     let who = match waiting {
         [only] => only.workload.clone(),
         more => count(more.len(), "workload"),

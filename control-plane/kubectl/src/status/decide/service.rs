@@ -12,7 +12,7 @@ use muster_shared::names::condition::FENCED;
 use serde::Serialize;
 
 use super::estimate::fenced_in;
-use super::{FOR_FENCE, FOR_RATE, PAUSED, STOPPED, Snapshot, cluster_of, title};
+use super::{PAUSED, STOPPED, Snapshot, WAITING_FOR_FENCE, WAITING_FOR_RATE, cluster_of, title};
 use crate::old_copies::{OldCopies, named};
 
 /// Workloads that have no service, or less than they should. What runs nothing is none of them.
@@ -115,9 +115,9 @@ fn take(
     let stops = |cluster: &str| {
         let here = pending.filter(|it| cluster_of(&it.message) == Some(cluster));
         here.and_then(|it| match it.reason.as_str() {
-            FOR_FENCE => fenced_in(&it.message, cluster, snapshot),
+            WAITING_FOR_FENCE => fenced_in(&it.message, cluster, snapshot),
             // These keep a fenced workload only when its copy has stopped.
-            STOPPED | PAUSED | FOR_RATE if is_fenced => Some(0),
+            STOPPED | PAUSED | WAITING_FOR_RATE if is_fenced => Some(0),
             _ => None,
         })
     };

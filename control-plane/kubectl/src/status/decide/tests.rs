@@ -134,7 +134,11 @@ fn an_old_copy_in_a_silent_cluster_is_reported_until_its_agent_has_confirmed_tha
 
 #[test]
 fn a_workload_that_waits_for_its_fence_is_reported_when_its_old_copy_is_stopped() {
-    let binding = binding("web", &[("EvictionPending", "True", FOR_FENCE)], None);
+    let binding = binding(
+        "web",
+        &[("EvictionPending", "True", WAITING_FOR_FENCE)],
+        None,
+    );
     let until = |seconds| format!("its copy may run until {seconds} s after the last renewal");
     let unsaid = "its agent has not said whether it fences".to_owned();
     for (message, expected) in [(until(400), Some(60)), (until(80), Some(0)), (unsaid, None)] {
@@ -256,31 +260,31 @@ fn what_becomes_of_a_workload_that_waits_is_reported_with_its_time() {
     for (other, reason, message, expected) in [
         (
             "True",
-            FOR_RATE,
+            WAITING_FOR_RATE,
             "m1 has x",
             "in 2 s (00:10:02Z): its turn has come, at the latest",
         ),
         (
             "True",
-            FOR_TOLERATION,
+            WAITING_FOR_TOLERATION,
             grace,
             "in 26 s (00:10:26Z): may leave",
         ),
         (
             "True",
-            FOR_FENCE,
+            WAITING_FOR_FENCE,
             fence,
             "in 60 s (00:11:00Z): starts elsewhere",
         ),
         (
             "Unknown",
-            FOR_FENCE,
+            WAITING_FOR_FENCE,
             fence,
             "in 60 s (00:11:00Z): its copy stops at the latest, and it stays down",
         ),
         (
             "Unknown",
-            FOR_RATE,
+            WAITING_FOR_RATE,
             "m1 has x",
             "   -      waits for its turn, at the pace of the fleet: m1 has x",
         ),

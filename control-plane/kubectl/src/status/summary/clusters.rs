@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use muster_control_plane::fleet::budget::rate::Band;
+use muster_control_plane::movement::eviction::explain::WAITING_FOR_FENCE;
 use muster_shared::check::listed;
 
-use super::super::decide::{FOR_FENCE, Fates, NotWell, Report, UNJUDGED};
+use super::super::decide::{Fates, NotWell, Report, UNJUDGED};
 use super::{Severity, count, span_from};
 use crate::view::{State, TOGETHER, is_with_last};
 
@@ -97,7 +98,7 @@ fn matter(report: &Report, state: State, found: &[&NotWell], now: Timestamp) -> 
     let mut fates = sum(found);
     // What stops itself does not leave then, where nothing moves.
     if let Some(reason) = report.held_by(None)
-        && let Some(fenced) = fates.waiting.remove(FOR_FENCE)
+        && let Some(fenced) = fates.waiting.remove(WAITING_FOR_FENCE)
     {
         *fates.waiting.entry(reason.to_owned()).or_default() += fenced;
     }

@@ -349,7 +349,7 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_reported_in_this_
 #[test]
 fn a_copy_that_has_stopped_is_not_to_be_stopped_where_another_one_may_run() {
     let fence = "m1 has x:NoExecute: its copy may run until 400 s after the last renewal";
-    let mut binding = pending("ledger", FOR_FENCE, fence).as_ref().clone();
+    let mut binding = pending("ledger", WAITING_FOR_FENCE, fence).as_ref().clone();
     let second = read(json!({ "name": "m2", "replicas": 1 }));
     binding.spec.clusters.push(second);
     let report = decide(&Snapshot {
@@ -601,8 +601,8 @@ fn the_time_of_day_of_what_comes_is_the_same_at_each_refresh() {
     let fence = "m1 has x: its copy may run until 400 s after the last renewal";
     for now in ["00:10:00.2", "00:10:00.9", "00:10:01.4"] {
         for (reason, message, expected) in [
-            (FOR_FENCE, fence, "(00:11:01Z)"),
-            (FOR_TOLERATION, TOLERATED, "(00:10:26Z)"),
+            (WAITING_FOR_FENCE, fence, "(00:11:01Z)"),
+            (WAITING_FOR_TOLERATION, TOLERATED, "(00:10:26Z)"),
         ] {
             let next = decide(&Snapshot {
                 now: format!("2026-01-01T{now}Z").parse().unwrap(),
@@ -621,7 +621,7 @@ fn a_workload_that_waits_for_a_time_is_reported_with_what_holds_it_then() {
     let fenced = "m1 has x: its copy may run until 400 s after the last renewal";
     let tolerated = "m1 has x: it stays until 2026-01-01T00:11:00Z";
     let reported = |ready: &[&str], is_paused: bool, reason: &str| {
-        let message = if reason == FOR_FENCE {
+        let message = if reason == WAITING_FOR_FENCE {
             fenced
         } else {
             tolerated
@@ -646,11 +646,51 @@ fn a_workload_that_waits_for_a_time_is_reported_with_what_holds_it_then() {
     let fewer_fence = format!("{fewer}, and until the old copy has surely stopped");
     let pause_grace = format!("{pause}, and for the end of the grace time (toleration)");
     for (lost, is_paused, reason, at_most, stops, why, line) in [
-        (1, false, FOR_FENCE, Some(60), Some(60), fence, fence),
-        (1, true, FOR_FENCE, None, Some(60), &pause_fence, pause),
-        (3, false, FOR_FENCE, None, Some(60), &fewer_fence, fewer),
-        (1, false, FOR_TOLERATION, Some(60), None, grace, grace),
-        (1, true, FOR_TOLERATION, None, None, &pause_grace, grace),
+        (
+            1,
+            false,
+            WAITING_FOR_FENCE,
+            Some(60),
+            Some(60),
+            fence,
+            fence,
+        ),
+        (
+            1,
+            true,
+            WAITING_FOR_FENCE,
+            None,
+            Some(60),
+            &pause_fence,
+            pause,
+        ),
+        (
+            3,
+            false,
+            WAITING_FOR_FENCE,
+            None,
+            Some(60),
+            &fewer_fence,
+            fewer,
+        ),
+        (
+            1,
+            false,
+            WAITING_FOR_TOLERATION,
+            Some(60),
+            None,
+            grace,
+            grace,
+        ),
+        (
+            1,
+            true,
+            WAITING_FOR_TOLERATION,
+            None,
+            None,
+            &pause_grace,
+            grace,
+        ),
     ] {
         let found = reported(&["Unknown"; 3][..lost], is_paused, reason);
         let expected = (why.to_owned(), at_most, stops, line.to_owned());
