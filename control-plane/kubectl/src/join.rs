@@ -65,7 +65,7 @@ pub(super) struct Options {
     cluster_api_endpoint: Option<String>,
     /// Proxy through which the control plane reaches the member's API server; that of the
     /// kubeconfig without it and without --cluster-api-endpoint, unless it is on this machine.
-    /// Those of this machine's environment are not taken over.
+    /// Proxies of this machine's environment are not taken over.
     #[arg(long, value_name = "URL")]
     proxy_url: Option<String>,
     /// Rights of the control plane in the member.

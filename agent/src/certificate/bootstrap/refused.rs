@@ -11,13 +11,14 @@ use crate::write::within;
 /// Whether it is known that the fleet API accepts the credentials in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trial {
-    /// It has not been asked since the agent began.
+    /// The fleet API has not been asked since the agent began.
     Begun,
-    /// It accepted them, or issued them.
+    /// The fleet API accepted the credentials, or issued them.
     Accepted,
-    /// It accepted them once, and the bootstrap kubeconfig was replaced since.
+    /// The fleet API accepted the credentials, and the bootstrap kubeconfig was replaced since.
     Replaced,
-    /// It accepted them once, and refuses them now that the bootstrap kubeconfig was replaced.
+    /// The fleet API accepted the credentials once, and refuses them now that the bootstrap
+    /// kubeconfig was replaced.
     Refused,
 }
 

@@ -35,7 +35,7 @@ pub(super) struct Facts {
     pub authority: Option<Life>,
     pub version: Answer<VersionInfo>,
     pub clocks: Answer<Clocks>,
-    /// What starts the templates there, if anything does.
+    /// Reason to believe that something in the fleet API starts the templates, if there is one.
     pub unfit: Answer<Option<String>>,
     /// The definitions of this version's kinds, by name.
     pub definitions: BTreeMap<String, Answer<CustomResourceDefinition>>,

@@ -47,7 +47,8 @@ pub(super) struct Progress {
     pub replacing: usize,
     /// Workloads that wait in the queue.
     pub waiting: usize,
-    /// Those of them whose eviction could not be written and is tried again, each with the reason.
+    /// Waiting workloads whose eviction could not be written and is tried again, each with the
+    /// reason.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<Line>,
     /// Workloads that stay until fewer clusters have failed.
