@@ -106,10 +106,7 @@ async fn asked(
 ) -> anyhow::Result<Answer> {
     let clusters = list::all::<Cluster>(Api::all(client.clone())).await;
     let clusters = clusters.map_err(anyhow::Error::msg)?;
-    // Whoever may not read it gets all else.
-    let record = view::pause(&client).await;
-    let pause_unread = view::pause_unread(&record);
-    let record = record.ok().flatten();
+    let (record, pause_unread) = view::pause_if_read(&client).await;
     let now = calendar();
     let on = |cluster: &&Cluster| binding.spec.target(&cluster.name_any()).is_some();
     let paused = Pause::all(record.as_ref(), clusters.iter().filter(on), now)

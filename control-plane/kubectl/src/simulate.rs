@@ -70,10 +70,7 @@ pub(super) struct Options {
 pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Result<Reply> {
     let running = Running::read(&client, &options.flags).await?;
     let (settings, is_off) = running.with_failover()?;
-    // Whoever may not read it gets all else.
-    let record = view::pause(&client).await;
-    let pause_unread = view::pause_unread(&record);
-    let record = record.ok().flatten();
+    let (record, pause_unread) = view::pause_if_read(&client).await;
     let what = selected(&client, &options.what).await?;
     let mut fleet = read(&client).await?;
     let disaster = disaster(&fleet, &what)?;

@@ -62,6 +62,14 @@ pub(super) async fn pause(client: &Client) -> Result<Option<ConfigMap>, String> 
     })
 }
 
+/// Reads the record of a pause of the fleet, and returns it, and a sentence if it is not known
+/// whether movement is paused. Whoever may not read it gets all else.
+pub(super) async fn pause_if_read(client: &Client) -> (Option<ConfigMap>, Option<String>) {
+    let record = pause(client).await;
+    let unread = pause_unread(&record);
+    (record.ok().flatten(), unread)
+}
+
 /// Returns a sentence if it is not known whether movement is paused.
 pub(super) fn pause_unread(record: &Result<Option<ConfigMap>, String>) -> Option<String> {
     let why = record.as_ref().err()?;
