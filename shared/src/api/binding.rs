@@ -272,6 +272,13 @@ impl ResourceBindingSpec {
         self.replicas <= 0 && self.replica_requirements.is_some() && self.components.is_empty()
     }
 
+    /// Returns whether nothing counts replicas of the resource, or their number is zero: also of a
+    /// kind that has none, or whose rule is gone, unlike
+    /// [`is_scaled_to_zero`](Self::is_scaled_to_zero).
+    pub fn asks_for_none(&self) -> bool {
+        self.replicas == 0 && self.components.is_empty()
+    }
+
     /// Returns whether the resource has replicas of its own, of which each target has a share.
     /// Those of components are not divided.
     pub fn has_own_replicas(&self) -> bool {

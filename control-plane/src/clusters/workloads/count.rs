@@ -91,7 +91,7 @@ impl Count {
 pub fn known(binding: &AnyBinding) -> BTreeMap<&str, bool> {
     let spec = &binding.spec;
     let (version, kind) = (&spec.resource.api_version, &spec.resource.kind);
-    if spec.replicas == 0 && spec.components.is_empty() || is_task(version, kind) {
+    if spec.asks_for_none() || is_task(version, kind) {
         return BTreeMap::new();
     }
     let status = binding.status.as_ref();

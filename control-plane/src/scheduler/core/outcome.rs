@@ -302,9 +302,8 @@ fn withdraw(
 fn empty(subject: &Subject<'_>) -> Option<Placed> {
     let spec = subject.spec;
     let tasks = released::left(spec);
-    let asks_for_none = spec.replicas == 0 && spec.components.is_empty();
     let is_empty = spec.clusters.iter().all(|it| it.replicas == 0);
-    if !asks_for_none || is_empty && tasks.is_none() {
+    if !spec.asks_for_none() || is_empty && tasks.is_none() {
         return None;
     }
     let mut clusters = spec.clusters.clone();

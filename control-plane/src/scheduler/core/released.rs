@@ -12,8 +12,7 @@ use crate::fleet::copy;
 /// is one of Kubernetes' own that are always counted.
 fn is_surplus(spec: &ResourceBindingSpec, cluster: &str, replicas: i32) -> bool {
     let is_counted = spec.replica_requirements.is_some() || copy::is_counted(&spec.resource);
-    let asks_for_none = spec.replicas == 0 && spec.components.is_empty() && is_counted;
-    asks_for_none && replicas > 0 && !spec.dispatching_suspended_in(cluster)
+    spec.asks_for_none() && is_counted && replicas > 0 && !spec.dispatching_suspended_in(cluster)
 }
 
 /// Returns whether no copy has to be kept of a target that no cluster takes over.
