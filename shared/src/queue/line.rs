@@ -97,9 +97,10 @@ impl<K: Clone + Eq + Hash> Line<K> {
             self.due.remove(&rank);
         }
         self.places.remove(&key);
-        if self.places.is_empty() {
+        let (length, room) = (self.places.len(), self.places.capacity());
+        if room > ROOM && length < room / 8 {
             // A rush leaves room for as many keys behind, here and in every other queue.
-            self.places.shrink_to(ROOM);
+            self.places.shrink_to(ROOM.max(2 * length));
         }
         Some(key)
     }
@@ -124,7 +125,7 @@ mod tests {
     use super::*;
 
     /// Takes everything that is due after so many seconds.
-    fn drain(line: &mut Line<&'static str>, start: Instant, seconds: u64) -> Vec<&'static str> {
+    fn drain<K: Clone + Eq + Hash>(line: &mut Line<K>, start: Instant, seconds: u64) -> Vec<K> {
         let now = start + Duration::from_secs(seconds);
         std::iter::from_fn(|| line.take(now)).collect()
     }
@@ -151,6 +152,21 @@ mod tests {
         assert_eq!(line.next_due(), Some(at(5)));
         assert_eq!(drain(&mut line, start, 5), ["highest, not due"]);
         assert_eq!((line.len(), line.next_due()), (0, None));
+    }
+
+    #[test]
+    fn a_rush_leaves_no_room_behind_though_some_keys_wait_on() {
+        let start = Instant::now();
+        let mut line = Line::new();
+        line.add(0, start + Duration::from_secs(9), 0);
+        for key in 1..=100 * ROOM {
+            line.add(key, start, 0);
+        }
+        let rush = line.places.capacity();
+        assert_eq!(drain(&mut line, start, 0).len(), 100 * ROOM);
+        let room = line.places.capacity();
+        assert!(room < 4 * ROOM, "room for {room} keys of {rush}");
+        assert_eq!(drain(&mut line, start, 9), [0]);
     }
 
     #[test]
