@@ -5,8 +5,9 @@
 //! wants; that of a failing application needs a policy that asks for it, and a report that has been
 //! unhealthy for as long as it says. A workload that was moved to a cluster leaves it where its
 //! Work has not been applied for half a minute. Copies that a new placement gives up leave with an
-//! eviction of the same write, by a request, because a person changed the clusters, or because the
-//! placement does not let the cluster in.
+//! eviction of the same write, by a request, because a person changed the clusters, because the
+//! placement does not let the cluster in, or because the workload asks for more replicas than it
+//! has, which fit in others only.
 
 use std::collections::BTreeMap;
 
@@ -65,7 +66,8 @@ impl Oracle for Asked {
                             || is_requested(before)
                             || !is_reported(before)
                             || scene.are_clusters_changed_by_person()
-                            || is_ruled_out(scene, before, it.cluster);
+                            || is_ruled_out(scene, before, it.cluster)
+                            || is_grown(before);
                         (!asked).then(|| {
                             "placed anew without a request, and no other cluster is left in the write".to_owned()
                         })
@@ -112,6 +114,13 @@ fn is_ruled_out(scene: &Scene, binding: Binding<'_>, name: &str) -> bool {
     let affinity = &binding.0["spec"]["placement"]["clusterAffinity"];
     let cluster = scene.cluster(name);
     cluster.is_some_and(|cluster| objects::rules_out(affinity, name, cluster.0))
+}
+
+/// Returns whether a workload asks for more replicas than its clusters have.
+fn is_grown(binding: Binding<'_>) -> bool {
+    let held = objects::items(binding.0, "/spec/clusters");
+    let held: i64 = held.filter_map(|it| it["replicas"].as_i64()).sum();
+    objects::number(binding.0, "/spec/replicas").is_some_and(|asked| asked > held)
 }
 
 /// Returns whether a new placement was requested since the last one.
@@ -350,6 +359,19 @@ mod tests {
             story.patch(person(), &cluster_key("m1"), &patch);
             evict(&mut story, "PlacementChanged");
             story.keeps(is_kept, patch);
+        }
+    }
+
+    #[test]
+    fn a_copy_leaves_a_cluster_where_the_workload_asks_for_more_replicas() {
+        for (asked, is_kept) in [(2, true), (1, false)] {
+            let mut story = Story::new(Asked::default());
+            let mut placed = binding(&["m1"]);
+            placed["spec"]["clusters"][0]["replicas"] = json!(1);
+            placed["spec"]["replicas"] = json!(asked);
+            story.write(control_plane(), &binding_key("web"), placed);
+            evict(story.wait(3_600), "PlacementChanged");
+            story.keeps(is_kept, asked);
         }
     }
 

@@ -3,7 +3,8 @@
 //! Each target has a Work; each Work's manifests are in its member as written; what a member runs
 //! is what its Work, its binding and the template report. A template that asks for no replicas has
 //! none, but where a person keeps a copy or what is sent, where a promoted store does not know of
-//! the copy, or where the workload has no policy any more: it stays as it is then.
+//! the copy, in a cluster that left the fleet, or where the workload has no policy any more: it
+//! stays as it is then.
 
 use std::sync::Arc;
 
@@ -186,7 +187,8 @@ fn unwanted(
     let Some(template) = template.filter(|_| asks_for_none && is_followed) else {
         return;
     };
-    for cluster in &end.reachable {
+    let members = end.reachable.iter();
+    for cluster in members.filter(|it| scene.cluster(it).is_some()) {
         let there = Key {
             api: Api::Member(cluster.clone()),
             ..template.clone()
@@ -382,6 +384,19 @@ mod tests {
             let scaled = json!({"spec": {"replicas": 0}});
             story.patch(person(), &deployment_key(&Api::Fleet), &scaled);
             story.ends_without("no replicas", is_kept, claim);
+        }
+    }
+
+    #[test]
+    fn a_copy_may_run_in_a_cluster_that_left_though_no_replicas_are_asked_for() {
+        for (has_left, is_kept) in [(false, false), (true, true)] {
+            let mut story = story();
+            if has_left {
+                story.write(person(), &cluster_key("m1"), Value::Null);
+            }
+            let scaled = json!({"spec": {"replicas": 0}});
+            story.patch(person(), &deployment_key(&Api::Fleet), &scaled);
+            story.ends_without("no replicas", is_kept, has_left);
         }
     }
 
