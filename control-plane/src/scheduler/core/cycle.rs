@@ -18,6 +18,7 @@ use super::divide::{Division, Share, Strategy, TieBreak, divide};
 use super::filter::{Filters, Rejection};
 use super::fit_error::{FitError, refusals};
 use super::plugin::Plugin;
+use super::replacement::grows;
 use super::select::{Load, Spread, select};
 use super::snapshot::{ClusterInfo, Snapshot};
 use super::step_timer::{Spent, Step, StepTimer};
@@ -262,23 +263,30 @@ impl<'a> Trial<'a> {
         let mut candidates = admitted?;
         self.prefer(&mut candidates);
         laps.lap(Step::Score);
-        let closed = candidates.iter().any(|candidate| candidate.closed);
+        let closed = candidates.iter().filter(|candidate| candidate.closed);
+        let closed: Vec<_> = closed.map(|it| (it.name(), it.held_replicas())).collect();
         let result = self.share_out(candidates, &affinity, laps);
+        if closed.is_empty() || self.options.growth != Growth::PreferAdmitting {
+            return result;
+        }
+        let gives_up = |targets: &[TargetCluster]| {
+            let mut running = closed.iter().filter(|(_, replicas)| *replicas > 0);
+            running.any(|(name, _)| !targets.iter().any(|it| it.name == *name))
+        };
+        let options = Options {
+            growth: Growth::Anywhere,
+            ..*self.options
+        };
+        let anywhere = Trial {
+            options: &options,
+            ..*self
+        };
         match result {
-            Err(shortage)
-                if closed
-                    && shortage.is_shortage()
-                    && self.options.growth == Growth::PreferAdmitting =>
-            {
-                let options = Options {
-                    growth: Growth::Anywhere,
-                    ..*self.options
-                };
-                Trial {
-                    options: &options,
-                    ..*self
-                }
-                .place_among_known(laps)
+            Err(shortage) if shortage.is_shortage() => anywhere.place_among_known(laps),
+            // A taint that moves nothing by itself moves nothing because the workload grows either.
+            Ok(targets) if !self.fresh && grows(self.spec) && gives_up(&targets) => {
+                let in_place = anywhere.place_among_known(laps);
+                Ok(in_place.ok().filter(|it| !gives_up(it)).unwrap_or(targets))
             }
             result => result,
         }

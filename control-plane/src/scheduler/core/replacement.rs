@@ -203,7 +203,7 @@ pub fn changed(
 
 /// Returns whether a workload asks for more replicas than its clusters have: together, or each
 /// where they are not divided. One that is scaled from zero has none to keep.
-fn grows(spec: &ResourceBindingSpec) -> bool {
+pub(super) fn grows(spec: &ResourceBindingSpec) -> bool {
     let shares = spec.clusters.iter().map(|it| i64::from(it.replicas));
     let placed: i64 = match spec.placement.as_deref() {
         Some(placement) if placement.is_divided() => shares.sum(),
