@@ -112,16 +112,6 @@ pub fn is_empty(spec: &ResourceBindingSpec, work: &CachedWork) -> bool {
     spec.has_own_replicas() && work.replicas == Some(0)
 }
 
-/// Returns whether the status of a kind of Kubernetes' own counts its replicas. The number is left
-/// out while it is 0.
-pub fn is_counted(resource: &ObjectReference) -> bool {
-    match (&*resource.api_version, &*resource.kind) {
-        ("apps/v1", kind) => matches!(kind, "Deployment" | "ReplicaSet" | "StatefulSet"),
-        ("v1", kind) => kind == "ReplicationController",
-        _ => false,
-    }
-}
-
 /// Returns whether the members decide on the number of replicas, as the label
 /// `resourcetemplate.karmada.io/retain-replicas` of the template says.
 pub fn retains_replicas(label: Option<&str>) -> bool {

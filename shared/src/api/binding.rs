@@ -268,8 +268,11 @@ impl ResourceBindingSpec {
     }
 
     /// Returns whether the resource is a workload that is scaled to zero: it need not be anywhere.
+    /// A kind without a rule that counts its replicas has none, too; it is a workload only where the
+    /// binding has its requirements, or the kind is [always counted](ObjectReference::is_counted).
     pub fn is_scaled_to_zero(&self) -> bool {
-        self.replicas <= 0 && self.replica_requirements.is_some() && self.components.is_empty()
+        let is_counted = self.replica_requirements.is_some() || self.resource.is_counted();
+        self.replicas <= 0 && is_counted && self.components.is_empty()
     }
 
     /// Returns whether nothing counts replicas of the resource, or their number is zero: also of a
@@ -428,6 +431,18 @@ pub struct ObjectReference {
     /// template's status alone does not update it.
     #[serde(skip_serializing_if = "absent")]
     pub resource_version: Option<String>,
+}
+
+impl ObjectReference {
+    /// Returns whether the kind is one of Kubernetes' own that are counted in replicas. Its status
+    /// leaves their number out while it is 0.
+    pub fn is_counted(&self) -> bool {
+        match (&*self.api_version, &*self.kind) {
+            ("apps/v1", kind) => matches!(kind, "Deployment" | "ReplicaSet" | "StatefulSet"),
+            ("v1", kind) => kind == "ReplicationController",
+            _ => false,
+        }
+    }
 }
 
 /// A cluster that the resource is propagated to.
@@ -653,13 +668,24 @@ mod tests {
             (0, &json!(null), components, false),
         ] {
             let spec: ResourceBindingSpec = serde_json::from_value(json!({
-                "resource": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
+                "resource": { "apiVersion": "example.com/v1", "kind": "Site", "name": "web" },
                 "replicas": replicas,
                 "replicaRequirements": requirements,
                 "components": components,
             }))
             .unwrap();
             assert_eq!(spec.is_scaled_to_zero(), expected, "{}", json!(spec));
+        }
+        for (api_version, kind, expected) in [
+            ("apps/v1", "Deployment", true),
+            ("apps/v1", "DaemonSet", false),
+            ("v1", "ReplicationController", true),
+            ("v1", "ConfigMap", false),
+        ] {
+            let resource = json!({ "apiVersion": api_version, "kind": kind, "name": "web" });
+            let spec = json!({ "resource": resource });
+            let spec: ResourceBindingSpec = serde_json::from_value(spec).unwrap();
+            assert_eq!(spec.is_scaled_to_zero(), expected, "{kind}");
         }
     }
 

@@ -11,7 +11,6 @@ use muster_shared::finished::is_task;
 use muster_shared::k8s::Condition;
 use muster_shared::names::condition::WORKLOADS_HEALTHY;
 
-use crate::fleet::copy::is_counted;
 use crate::settings::Settings;
 
 /// Workloads of one cluster that are healthy in another one.
@@ -112,7 +111,7 @@ pub fn known(binding: &AnyBinding) -> BTreeMap<&str, bool> {
 fn runs_none(resource: &ObjectReference, report: &AggregatedStatusItem) -> bool {
     report.status.as_ref().is_some_and(|status| {
         let replicas = status.0["replicas"].as_i64();
-        replicas.or_else(|| is_counted(resource).then_some(0)) == Some(0)
+        replicas.or_else(|| resource.is_counted().then_some(0)) == Some(0)
     })
 }
 

@@ -99,20 +99,23 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_is_scaled_to_none_keeps_nothing_and_does_not_say_so_any_more() {
-        let mut binding = to(&[], 1);
-        binding["spec"]["replicas"] = json!(0);
-        let reported = condition(Some("m2"), true, &[], Timestamp::UNIX_EPOCH);
-        binding["status"] = json!({"conditions": [reported]});
-        let works = ["m1", "m2"].map(|cluster| work_of(&binding, cluster));
-        let clusters = ["m1", "m2"].map(cluster);
-        let mut bench = bound(clusters, deployment(0), binding, works);
-        bench.follow().await;
-        pass(10 * 60).await;
-        let works = bench.api.all("works").into_iter();
-        let left = works.filter(|it| it["metadata"]["deletionTimestamp"].is_null());
-        assert_eq!(left.count(), 0, "the template asks for no replicas");
-        let bound = bench.binding("web-deployment").unwrap();
-        let over = conditions::get(&bound.status().conditions, CONDITION).unwrap();
-        assert_eq!((&*over.status, &*over.reason), ("False", FREE));
+        for requirements in [json!({ "resourceRequest": { "cpu": "1" } }), json!(null)] {
+            let mut binding = to(&[], 1);
+            binding["spec"]["replicas"] = json!(0);
+            binding["spec"]["replicaRequirements"] = requirements;
+            let reported = condition(Some("m2"), true, &[], Timestamp::UNIX_EPOCH);
+            binding["status"] = json!({"conditions": [reported]});
+            let works = ["m1", "m2"].map(|cluster| work_of(&binding, cluster));
+            let clusters = ["m1", "m2"].map(cluster);
+            let mut bench = bound(clusters, deployment(0), binding, works);
+            bench.follow().await;
+            pass(10 * 60).await;
+            let works = bench.api.all("works").into_iter();
+            let left = works.filter(|it| it["metadata"]["deletionTimestamp"].is_null());
+            assert_eq!(left.count(), 0, "the template asks for no replicas");
+            let bound = bench.binding("web-deployment").unwrap();
+            let over = conditions::get(&bound.status().conditions, CONDITION).unwrap();
+            assert_eq!((&*over.status, &*over.reason), ("False", FREE));
+        }
     }
 }

@@ -294,7 +294,7 @@ fn successors<'a>(
 fn pods(resource: &ObjectReference, status: &WorkStatus) -> Option<i64> {
     let status = status.manifest_statuses.first()?.status.as_ref()?;
     let number = status.0["replicas"].as_i64();
-    number.or_else(|| copy::is_counted(resource).then_some(0))
+    number.or_else(|| resource.is_counted().then_some(0))
 }
 
 fn is_healthy(status: &WorkStatus) -> bool {

@@ -29,7 +29,6 @@ use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::{BindingKey, event_reference};
 use crate::fleet::completion::says_completed;
-use crate::fleet::copy::is_counted;
 use crate::fleet::fencing;
 use crate::fleet::fencing::fenced_condition::{self, Copy};
 use crate::fleet::last_patches::LastPatches;
@@ -316,7 +315,7 @@ fn leaves_nothing_open(spec: &ResourceBindingSpec, item: &AggregatedStatusItem) 
     let runs_none = || item.applied && status["replicas"].as_i64().unwrap_or(0) == 0;
     let is_empty = || spec.target(cluster).is_some() && !spec.has_copy(cluster);
     says_completed(&spec.resource, status)
-        || is_counted(&spec.resource) && runs_none() && is_empty()
+        || spec.resource.is_counted() && runs_none() && is_empty()
 }
 
 /// Returns the same outcome, and reports a failure that only a person can end. A status

@@ -4,15 +4,10 @@
 use muster_shared::api::binding::{GracefulEvictionTask, ResourceBindingSpec, TargetCluster};
 use muster_shared::names::eviction::REASON_NO_CLUSTER_FIT;
 
-use crate::fleet::copy;
-
 /// Returns whether a copy with so many replicas is one too many: its workload asks for none, and
-/// what it asks for is sent to the cluster. A kind without a rule that counts its replicas reports
-/// zero, too: it counts as asking for none only where the binding has its requirements, or the kind
-/// is one of Kubernetes' own that are always counted.
+/// what it asks for is sent to the cluster.
 fn is_surplus(spec: &ResourceBindingSpec, cluster: &str, replicas: i32) -> bool {
-    let is_counted = spec.replica_requirements.is_some() || copy::is_counted(&spec.resource);
-    spec.asks_for_none() && is_counted && replicas > 0 && !spec.dispatching_suspended_in(cluster)
+    spec.is_scaled_to_zero() && replicas > 0 && !spec.dispatching_suspended_in(cluster)
 }
 
 /// Returns whether no copy has to be kept of a target that no cluster takes over.
