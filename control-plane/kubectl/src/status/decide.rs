@@ -391,8 +391,7 @@ fn take(report: &mut Report, binding: &AnyBinding, silent: &BTreeSet<String>) {
             clusters: clusters_of(&pending.message),
             ..waiting(pending)
         };
-        // With any other reason it is stranded.
-        if WAITING.contains(&pending.reason.as_str()) {
+        if is_waiting(&pending.reason) {
             report.waiting.push(pending);
         } else {
             report.stranded.push(pending);
@@ -435,6 +434,12 @@ fn take(report: &mut Report, binding: &AnyBinding, silent: &BTreeSet<String>) {
             since: task.creation_timestamp.as_ref().map(|time| time.0),
         });
     }
+}
+
+/// Returns whether a workload that has to leave a cluster waits for a reason; with any other one it
+/// is stranded. An eviction that could not be written is tried again, and strands nothing.
+fn is_waiting(reason: &str) -> bool {
+    WAITING.contains(&reason) || reason == explain::FAILED
 }
 
 /// Returns the cluster that the condition of an eviction reports.

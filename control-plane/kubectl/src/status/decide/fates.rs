@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use muster_control_plane::fleet::binding::BindingKey;
-use muster_control_plane::movement::eviction::explain::{COMPLETED, CONDITION, WAITING};
+use muster_control_plane::movement::eviction::explain::{COMPLETED, CONDITION};
 use muster_control_plane::propagation::binding::companions::runs_nothing;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::conditions;
 use serde::Serialize;
 
-use super::{cluster_of, service};
+use super::{cluster_of, is_waiting, service};
 use crate::old_copies::OldCopies;
 use crate::view::State;
 
@@ -79,7 +79,7 @@ pub(super) fn take(
         fates.fenced += usize::from(cluster.is_some_and(|it| it.fencing.is_some()));
         match waits.filter(|(cluster, _)| *cluster == name) {
             Some((_, reason)) => {
-                let reasons = if WAITING.contains(&reason) {
+                let reasons = if is_waiting(reason) {
                     &mut fates.waiting
                 } else {
                     &mut fates.stranded

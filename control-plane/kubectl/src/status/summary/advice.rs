@@ -4,6 +4,7 @@ use muster_shared::names::condition::DATA_NOT_READY;
 use std::fmt;
 
 use muster_control_plane::fleet::budget::rate::Band;
+use muster_control_plane::movement::eviction::explain::FAILED;
 use serde::Serialize;
 
 use super::super::decide::{NotWell, Ordered, Report, Waiting};
@@ -101,6 +102,13 @@ pub(super) fn advice(report: &Report, severity: Severity, lost: Lost) -> Advice 
         return of_stranded(
             first,
             "find out what keeps workloads from leaving, such as room or affinity, and fix it",
+        );
+    }
+    let mut waiting = report.waiting.iter();
+    if let Some(first) = waiting.find(|it| it.reason == FAILED) {
+        return of_stranded(
+            first,
+            "find out why the eviction cannot be written, which is tried again",
         );
     }
     if let Some(first) = report.unplaced.first() {

@@ -222,6 +222,16 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_reported_in_this_
             "find out what keeps workloads from leaving, such as room or affinity, and fix it: kubectl muster explain deployment/a -n default".to_owned(),
         ),
         (
+            "its eviction is refused",
+            snapshot(
+                ordered("failover.muster.io/drain", "NoExecute"),
+                vec![pending("a", "EvictWorkloadFromClusterFailed", "has to leave m1 and stays until the next attempt: refused")],
+            ),
+            nothing.0,
+            "Deployment default/a cannot leave, because the last attempt failed",
+            "find out why the eviction cannot be written, which is tried again: kubectl muster explain deployment/a -n default".to_owned(),
+        ),
+        (
             "starts elsewhere, and the old copy is gone",
             Snapshot { works: Ok(Vec::new()), ..with(&[], vec![binding("web", &[("Scheduled", "False", "NoClusterFit"), ("EvictionPending", "True", "NowhereToGo")], None)]) },
             "1 workload is without service (Deployment default/web)",

@@ -373,6 +373,16 @@ fn the_state_of_the_fleet_is_reported_in_one_sentence() {
             "ALARM: 1 workload has nowhere to go",
         ),
         (
+            with(
+                &[],
+                waits(
+                    "EvictWorkloadFromClusterFailed",
+                    "has to leave m1 and stays until the next attempt: refused",
+                ),
+            ),
+            "ATTENTION: 1 workload cannot leave, because the last attempt failed",
+        ),
+        (
             with(&[], waits("NotFenced", "m1 has x:NoExecute")),
             "ALARM: 1 workload cannot leave, because nothing stops the old copy",
         ),
