@@ -276,7 +276,12 @@ fn matters(report: &Report, now: Timestamp) -> Vec<(Severity, String)> {
         let is_here =
             |cluster: &str| cluster == it.name && it.is_drained() && !not_well.contains(cluster);
         let waiting = by_reason(&report.waiting, &is_here);
-        (Notice, ordered(report, it, waiting, now))
+        let severity = if is_faulty(report, it) {
+            Attention
+        } else {
+            Notice
+        };
+        (severity, ordered(report, it, waiting, now))
     }));
     all
 }
@@ -318,14 +323,22 @@ fn ordered(report: &Report, it: &Ordered, waiting: Option<String>, now: Timestam
         0 => {}
         leaving => text = format!("{text}, {} leaving", count(leaving, "workload")),
     }
-    match waiting {
-        Some(words) => format!("{text}, {words}"),
-        None if is_emptied(report, it) => format!("{text}, no workload is left there"),
-        None if report.taints_ignored && it.is_drained() => {
+    match (&it.fault, waiting) {
+        (Some(fault), _) if is_faulty(report, it) => {
+            format!("{text}, and nothing leaves it: {fault}")
+        }
+        (_, Some(words)) => format!("{text}, {words}"),
+        (_, None) if is_emptied(report, it) => format!("{text}, no workload is left there"),
+        (_, None) if report.taints_ignored && it.is_drained() => {
             format!("{text}, and nothing leaves it: {UNJUDGED}")
         }
-        None => text,
+        (_, None) => text,
     }
+}
+
+/// Returns whether an order is not carried out before somebody mends it.
+fn is_faulty(report: &Report, order: &Ordered) -> bool {
+    order.is_incomplete() || (order.fault.is_some() && !is_emptied(report, order))
 }
 
 /// Returns whether a drain is done: nothing is left in the cluster.

@@ -1,6 +1,6 @@
 //! Whether something needs attention, as the exit code of the command.
 
-use super::not_well::{INCOMPLETE, Ordered};
+use super::not_well::Ordered;
 use super::{PAUSED, Report, WAITING_FOR_RATE, WAITING_FOR_TOLERATION, Waiting, cluster_of};
 use crate::output::UNREAD;
 
@@ -49,7 +49,7 @@ impl Report {
     /// ordered is left out if `orders` says so.
     pub(in super::super) fn code_without(&self, orders: bool) -> u8 {
         let waits = |it: &Waiting| !(orders && self.is_ordered(it));
-        let is_in_need = |it: &Ordered| it.fault.is_some() || it.order == INCOMPLETE;
+        let is_in_need = |it: &Ordered| it.fault.is_some() || it.is_incomplete();
         let is_well = self.leader.acts
             && self.not_well.is_empty()
             && (orders || self.ordered.is_empty() && self.paused.is_empty())

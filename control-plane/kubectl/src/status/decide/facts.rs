@@ -151,8 +151,14 @@ fn counts_of_clusters(report: &Report) -> String {
     };
     let mut text = format!("{clusters}, {} not well", report.not_well.len());
     let drained = report.drained().count();
-    let cordoned = report.ordered.len() - drained;
-    for (count, what) in [(drained, "drained"), (cordoned, "cordoned")] {
+    let incomplete = report.ordered.iter().filter(|it| it.is_incomplete());
+    let incomplete = incomplete.count();
+    let cordoned = report.ordered.len() - drained - incomplete;
+    for (count, what) in [
+        (drained, "drained"),
+        (cordoned, "cordoned"),
+        (incomplete, "with a drain that was not completed"),
+    ] {
         if count > 0 {
             let _ = write!(text, ", {count} {what}");
         }

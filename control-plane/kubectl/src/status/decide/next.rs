@@ -184,6 +184,13 @@ fn of(report: &Report, pauses: &[Pause], cluster: &str) -> Next {
     if let Some(seconds) = found.and_then(|it| it.first_leaves_seconds) {
         return Next::at(format!("the first workload may leave {cluster}"), seconds);
     }
+    let mut ordered = report.ordered.iter();
+    let fault = ordered
+        .find(|it| it.name == cluster)
+        .and_then(|it| it.fault.as_ref());
+    if let Some(fault) = fault.filter(|_| !waiting.is_empty()) {
+        return format!("nothing leaves {cluster}: {fault}").into();
+    }
     if !waiting.is_empty() {
         return of_waiting(&waiting, cluster);
     }

@@ -89,11 +89,16 @@ impl Ordered {
     pub fn is_drained(&self) -> bool {
         self.order.starts_with(DRAINED)
     }
+
+    /// Returns whether the command that was to drain it ended before it did.
+    pub fn is_incomplete(&self) -> bool {
+        self.order == INCOMPLETE
+    }
 }
 
 const DRAINED: &str = "Drained";
 /// A drain of several clusters that was not completed.
-pub(super) const INCOMPLETE: &str = "DrainIncomplete";
+const INCOMPLETE: &str = "DrainIncomplete";
 
 /// Returns the orders of a person that hold for a cluster.
 pub(super) fn ordered(cluster: &Cluster, switches: &Switches) -> Option<Ordered> {

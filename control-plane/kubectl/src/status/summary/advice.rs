@@ -1,5 +1,7 @@
 //! What the summary advises: what somebody should do now, with a command to copy.
 
+mod orders;
+
 use muster_shared::names::condition::DATA_NOT_READY;
 use std::fmt;
 
@@ -7,7 +9,8 @@ use muster_control_plane::fleet::budget::rate::Band;
 use muster_control_plane::movement::eviction::explain::FAILED;
 use serde::Serialize;
 
-use super::super::decide::{NotWell, Ordered, Report, Waiting};
+use self::orders::{mend, undone};
+use super::super::decide::{NotWell, Report, Waiting};
 use super::clusters::{common_region, is_network};
 use super::{Lost, Severity, count, either, is_emptied, span_of};
 
@@ -144,6 +147,9 @@ pub(super) fn advice(report: &Report, severity: Severity, lost: Lost) -> Advice 
             first,
             "see what keeps the host name from being published, and change or delete that",
         );
+    }
+    if let Some(advice) = mend(report) {
+        return advice;
     }
     if !report.expires.is_empty() || report.may_be_paused || !report.leader.acts {
         return Advice::new("see what is wrong", "kubectl muster check");
@@ -317,16 +323,6 @@ fn resume(report: &Report) -> String {
     let cluster = cluster.and_then(Option::as_ref);
     let whose = cluster.map_or_else(String::new, |it| format!(" {it}"));
     format!("kubectl muster resume{whose}")
-}
-
-/// Returns the command that ends an order.
-fn undone(order: &Ordered) -> String {
-    let verb = if order.order == "Cordoned" {
-        "uncordon"
-    } else {
-        "undrain"
-    };
-    format!("kubectl muster {verb} {}", order.name)
 }
 
 /// Returns the command that explains a workload, which is named as `Deployment default/web`.

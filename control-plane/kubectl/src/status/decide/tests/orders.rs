@@ -265,14 +265,62 @@ fn workloads_that_lack_what_they_refer_to_are_counted_and_listed() {
 
 #[test]
 fn a_drain_that_cannot_go_on_needs_attention_although_people_ordered_it() {
-    // Its own rate cannot be read: nothing leaves it until somebody mends that.
-    let report = decide(&snapshot(vec![drained("m1", "fast")], vec![]));
-    assert!(report.ordered[0].fault.is_some());
-    assert_eq!(report.code_without(true), 1, "faulty rate");
-    let mut cluster = drained("m1", "");
-    cluster.spec.taints.truncate(1);
-    // The command ended between the steps of a drain of several: nobody drains it.
-    let report = decide(&snapshot(vec![cluster], vec![]));
-    assert_eq!(report.ordered[0].order, "DrainIncomplete");
-    assert_eq!(report.code_without(true), 1, "half an order");
+    let rate = "nothing leaves m1: failover.muster.io/drain-rate is \"fast\": write evictions per second, more than 0 and at most 10000, such as 0.2";
+    let message = "m1 has taint failover.muster.io/drain:NoExecute: it leaves";
+    let waits = sentence::pending("web", "WaitingForRate", message);
+    let mut half = drained("m1", "");
+    half.spec.taints.truncate(1);
+    let with = |m1: Cluster, web: &Arc<AnyBinding>| {
+        let clusters = vec![m1, cluster("m2", "True", &[])];
+        snapshot(clusters, vec![Arc::clone(web)])
+    };
+    let there = &sentence::healthy(1, "m1")[0];
+    let off = "no taint moves anything, because the controller taintmanager is off";
+    for (what, snapshot, (is_alone, code), line, next, advice) in [
+        (
+            "its own rate cannot be read",
+            with(drained("m1", "fast"), &waits),
+            (true, 1),
+            format!("ATTENTION: m1 drained for 30 s (since 00:09:30Z), and {}", rate.replace("m1", "it")),
+            rate,
+            "give the drain of m1 another rate, such as that of the fleet: kubectl muster drain m1 --rate fleet",
+        ),
+        (
+            "and nothing has to leave any more",
+            with(drained("m1", "fast"), &sentence::healthy(1, "m2")[0]),
+            (true, 1),
+            "NOTICE: m1 drained for 30 s (since 00:09:30Z), no workload is left there".to_owned(),
+            "nothing goes to m1 before undrain",
+            "m1 is empty, and the work there may begin; when it is done: kubectl muster undrain m1",
+        ),
+        (
+            "the command ended between the steps of a drain of several: nobody drains it",
+            with(half, there),
+            (false, 1),
+            "ATTENTION: m1 kept free by a drain that was not completed for 30 s (since 00:09:30Z)"
+                .to_owned(),
+            "nothing moves or waits",
+            "complete the drain of m1, or end it (kubectl muster undrain m1); to complete it: kubectl muster drain m1",
+        ),
+        (
+            "nothing judges taints",
+            unjudged(with(drained("m1", ""), there)),
+            (true, 0),
+            "NOTICE: m1 drained for 30 s (since 00:09:30Z), and nothing leaves it: the controller taintmanager is off"
+                .to_owned(),
+            off,
+            "have the control plane run the controller taintmanager (--controllers, --enable-taint-manager), without which nothing leaves m1, or end the drain: kubectl muster undrain m1",
+        ),
+    ] {
+        let report = decide(&snapshot);
+        assert_eq!(report.code_without(true), code, "{what}");
+        let [_, found_next, found_advice, _] = report.summary.lines();
+        assert_eq!(report.summary.line(), line, "{what}");
+        assert_eq!(found_next.1, next, "{what}");
+        assert_eq!(found_advice.1, advice, "{what}");
+        let text = print::table(&report, snapshot.now);
+        let counted = if is_alone { "drained" } else { "with a drain that was not completed" };
+        let counted = format!("Clusters:   2, 0 not well, 1 {counted}\n");
+        assert!(text.contains(&counted), "{what}: {text}");
+    }
 }
