@@ -6,7 +6,7 @@ use muster_shared::names::condition::DATA_NOT_READY;
 use std::fmt;
 
 use muster_control_plane::fleet::budget::rate::Band;
-use muster_control_plane::movement::eviction::explain::FAILED;
+use muster_control_plane::movement::eviction::explain::{FAILED, WAITING};
 use serde::Serialize;
 
 use self::orders::{mend, undone};
@@ -100,61 +100,80 @@ pub(super) fn advice(report: &Report, severity: Severity, lost: Lost) -> Advice 
     if !down.is_empty() && report.pace.band == Band::Stopped {
         return of_stopped(report, &down);
     }
+    of_workloads(report, &down).unwrap_or_else(|| at_leisure(report, severity))
+}
+
+/// Returns what to do where nothing stops all movement, for what is down or waits for somebody;
+/// `None` where nothing does.
+fn of_workloads(report: &Report, down: &[&NotWell]) -> Option<Advice> {
     let of_stranded = |it: &Waiting, words: &str| Advice::new(words, explain(&it.workload));
     if let Some(first) = report.stranded.first() {
-        return of_stranded(
+        return Some(of_stranded(
             first,
             "find out what keeps workloads from leaving, such as room or affinity, and fix it",
-        );
+        ));
     }
     let mut waiting = report.waiting.iter();
     if let Some(first) = waiting.find(|it| it.reason == FAILED) {
-        return of_stranded(
+        return Some(of_stranded(
             first,
             "find out why the eviction cannot be written, which is tried again",
-        );
+        ));
     }
     if let Some(first) = report.unplaced.first() {
-        return of_stranded(
+        return Some(of_stranded(
             first,
             "make room, or widen the policies of workloads that no cluster fits",
-        );
+        ));
     }
     let mut held = report.held_back.iter();
     if let Some(first) = held.find(|it| it.reason == DATA_NOT_READY) {
-        return of_stranded(
+        return Some(of_stranded(
             first,
             "find out why the data of the workload is not ready, and repair its replication",
-        );
+        ));
     }
-    if let [first, ..] = &down[..] {
-        return of_lost(report, &down, first);
+    if let [first, ..] = down {
+        return Some(of_lost(report, down, first));
     }
     if let Some(first) = report.not_well.first() {
-        return Advice::new(
+        return Some(Advice::new(
             "find out why the cluster needs attention",
             format!("{DESCRIBE} {}", first.name),
-        );
+        ));
+    }
+    let mut stuck = report.stuck();
+    if let Some(first) = stuck.find(|it| !WAITING.contains(&it.reason.as_str())) {
+        return Some(of_stranded(
+            first,
+            "find out what keeps the failing application from leaving, and why it fails",
+        ));
     }
     if let Some(first) = report.without_dependencies.first() {
-        return of_stranded(
+        return Some(of_stranded(
             first,
             "propagate what the workload refers to, to the same clusters",
-        );
+        ));
     }
     if let Some(first) = report.unpublished.first() {
-        return of_stranded(
+        return Some(of_stranded(
             first,
             "see what keeps the host name from being published, and change or delete that",
-        );
+        ));
+    }
+    if let Some(first) = report.service.without.names.first() {
+        return Some(Advice::new(
+            "if that lasts, find out why no copy is healthy",
+            explain(first),
+        ));
     }
     if let Some(advice) = mend(report) {
-        return advice;
+        return Some(advice);
     }
     if !report.expires.is_empty() || report.may_be_paused || !report.leader.acts {
-        return Advice::new("see what is wrong", "kubectl muster check");
+        return Some(Advice::new("see what is wrong", "kubectl muster check"));
     }
-    at_leisure(report, severity)
+    None
 }
 
 /// Returns what to do about clusters that are lost while nothing else is in the way.

@@ -57,6 +57,34 @@ fn a_failing_application_that_may_stay_for_now_is_no_stuck_one() {
 }
 
 #[test]
+fn what_to_do_is_reported_of_what_no_cluster_is_to_blame_for() {
+    let why = "find out what keeps the failing application from leaving, and why it fails";
+    let explain = "kubectl muster explain deployment/web -n default";
+    for (binding, expected) in [
+        (
+            failing_for("web", "NowhereToGo"),
+            format!("{why}: {explain}"),
+        ),
+        (
+            failing_for("web", "WaitingForRate"),
+            "nothing now; look again when that is over".to_owned(),
+        ),
+        (
+            failing_for("web", "WaitingForToleration"),
+            "nothing".to_owned(),
+        ),
+        (
+            moved_from("web", "Unhealthy"),
+            format!("if that lasts, find out why no copy is healthy: {explain}"),
+        ),
+        (moved_from("web", "Healthy"), "nothing".to_owned()),
+    ] {
+        let report = decide(&snapshot(five(&[]), vec![binding]));
+        assert_eq!(report.summary.advice.to_string(), expected);
+    }
+}
+
+#[test]
 fn a_cluster_that_is_back_says_when_it_loses_its_taint() {
     let mut back = cluster("m1", "True", &[]);
     back.spec.taints = read(json!([{ "key": "failed", "effect": "NoExecute" }]));
