@@ -63,7 +63,7 @@ pub(super) fn renewed(lease: &Lease) -> Option<Timestamp> {
 /// Returns whether a member has not renewed its lease for twice as long as that holds: while no
 /// leader acts, nobody else says that the member is silent, and its last report would stand for
 /// ever. The member's clock may differ from this one's.
-fn is_silent(lease: &Lease, now: Timestamp) -> bool {
+pub(super) fn is_silent(lease: &Lease, now: Timestamp) -> bool {
     let Some(spec) = &lease.spec else {
         return false;
     };

@@ -11,10 +11,12 @@ use muster_shared::k8s::{Lease, ResourceExt};
 use muster_shared::names::condition::{MONITORED, READY, UNIQUE_IDENTITY, WORKS_UP_TO_DATE};
 use muster_shared::self_report::AgentReport;
 
+use super::control_plane::nobody_leads;
 use super::facts::Facts;
 use super::fleet_api::OWN;
 use super::gather::MOST_AGENTS;
 use super::rights;
+use crate::leader::{is_silent, renewed};
 use crate::view::{faults, is_with_last};
 
 /// Clusters that one line names.
@@ -55,19 +57,33 @@ pub(super) fn check(category: &mut Category, facts: &Facts) {
             "Look first at its address, DNS, certificate and load balancer, as a member sees them: kubectl muster check --member",
         );
     }
+    let unjudged = unjudged(facts);
     for cluster in clusters {
-        ready(category, cluster);
+        let last_heard = unjudged.get(&cluster.name_any());
+        ready(category, cluster, last_heard.copied());
         conditions(category, cluster);
     }
     versions_of_kubernetes(category, clusters);
     rights_of_agents(category, facts, clusters);
     match &facts.leases {
         Err(refusal) => category.unknown("agents", "the leases of the members", refusal),
-        Ok(leases) => agents(category, facts, clusters, leases),
+        Ok(leases) => agents(category, facts, clusters, leases, &unjudged),
     }
 }
 
-fn ready(category: &mut Category, cluster: &Cluster) {
+/// Returns the clusters that nobody calls silent because nobody leads, each with the last renewal
+/// of its lease: what the control plane said of them last is old.
+fn unjudged(facts: &Facts) -> BTreeMap<String, Timestamp> {
+    let (is_judged, now) = (!nobody_leads(facts), facts.fleet_time());
+    let leases = facts.leases.iter().flatten();
+    let silent = leases.filter(|it| !is_judged && is_silent(it, now));
+    let silent = silent.filter_map(|it| Some((it.name_any(), renewed(it)?)));
+    silent.collect()
+}
+
+/// Checks whether a cluster is ready. `last_heard` is the last renewal of its lease if the cluster
+/// is silent, and nobody leads who would judge that.
+fn ready(category: &mut Category, cluster: &Cluster, last_heard: Option<Timestamp>) {
     let name = cluster.name_any();
     let agent = cluster.spec.sync_mode == ClusterSyncMode::Pull;
     let hint = if agent {
@@ -78,7 +94,15 @@ fn ready(category: &mut Category, cluster: &Cluster) {
         format!("kubectl describe cluster {name}: condition Monitored says whether it is connected")
     };
     match cluster.condition(READY) {
-        Some(it) if it.status == TRUE => category.ok("ready", format!("{name} is ready")),
+        Some(it) if it.status == TRUE => match last_heard {
+            None => category.ok("ready", format!("{name} is ready")),
+            Some(at) => {
+                let message = format!(
+                    "{name} is silent since {at:.0}, and no control plane leads that could judge that"
+                );
+                category.error("ready", message, hint);
+            }
+        },
         Some(it) => {
             let (status, message) = (&it.status, &it.message);
             let since = it.last_transition_time.0;
@@ -180,7 +204,13 @@ fn rights_of_agents(category: &mut Category, facts: &Facts, clusters: &[Cluster]
 }
 
 /// Checks what agents say on their leases. `Ready` says whether they live.
-fn agents(category: &mut Category, facts: &Facts, clusters: &[Cluster], leases: &[Lease]) {
+fn agents(
+    category: &mut Category,
+    facts: &Facts,
+    clusters: &[Cluster],
+    leases: &[Lease],
+    unjudged: &BTreeMap<String, Timestamp>,
+) {
     let leases: BTreeMap<String, &Lease> = leases.iter().map(|it| (it.name_any(), it)).collect();
     let pulled: Vec<String> = pulled(clusters).map(ResourceExt::name_any).collect();
     let reports: Vec<(&String, AgentReport)> = pulled
@@ -190,7 +220,7 @@ fn agents(category: &mut Category, facts: &Facts, clusters: &[Cluster], leases: 
     versions(category, facts, &reports, pulled.len());
     credentials(category, facts, &reports);
     clocks(category, facts, &pulled, &leases, |name| {
-        is_ready(clusters, name)
+        is_ready(clusters, name) && !unjudged.contains_key(name)
     });
 }
 

@@ -27,6 +27,12 @@ fn leader(facts: &Facts) -> (bool, Option<LeaderReport>) {
     (lives, facts.leader_report())
 }
 
+/// Returns whether it is known that nobody leads where somebody has to.
+pub(super) fn nobody_leads(facts: &Facts) -> bool {
+    let is_known = matches!(facts.leader, Ok(_) | Err(Refusal::Absent(_)));
+    facts.settings.leader_elect && is_known && !leader(facts).0
+}
+
 pub(super) fn running(category: &mut Category, facts: &Facts) {
     let (lives, report) = leader(facts);
     let needed = rights::of_control_plane().len();

@@ -411,6 +411,25 @@ fn a_fleet_that_fell_silent_one_by_one_is_not_blamed_on_the_network() {
 }
 
 #[test]
+fn a_cluster_that_falls_silent_while_nobody_leads_is_not_ready_and_its_clock_is_not_to_blame() {
+    for (renewed, is_silent) in [(Some(false), true), (None, false)] {
+        let mut facts = sound();
+        facts.leader = Ok(leader(OWN, true, renewed));
+        facts.leases.as_mut().unwrap()[0] = lease("m1", OWN, None, "2029-12-31T23:00:00.000000Z");
+        let verdicts = judge(&facts);
+        let found = |name: &str, status: Status, words: &str| {
+            let mut verdicts = verdicts.iter();
+            verdicts.any(|it| it.name == name && it.status == status && it.message.contains(words))
+        };
+        let silent = "m1 is silent since 2029-12-31T23:00:00Z, and no control plane leads";
+        assert_eq!(found("ready", Status::Error, silent), is_silent);
+        assert_eq!(found("ready", Status::Ok, "m1 is ready"), !is_silent);
+        assert!(found("ready", Status::Ok, "m2 is ready"));
+        assert_eq!(found("agent-clocks", Status::Error, "m1"), !is_silent);
+    }
+}
+
+#[test]
 fn what_is_wrong_with_members_is_reported() {
     use Status::{Error, Skipped, Warning};
     fn clusters(facts: &mut Facts) -> &mut Vec<muster_shared::api::cluster::Cluster> {
