@@ -26,7 +26,7 @@ use strsim::levenshtein;
 use self::rows::{Left, WorkloadRow};
 use super::chosen::{self, Clusters};
 use super::cluster_row::{ClusterRow, Counts};
-use super::leader::Leader;
+use super::leader::{Leader, SILENT};
 use super::list::{bindings, bindings_of, works};
 use super::old_copies::{OldCopies, old_copies};
 use super::output::warn;
@@ -281,15 +281,18 @@ async fn left(client: &Client, bindings: &[Arc<AnyBinding>], now: Timestamp) -> 
     warn_if_unread("clusters", &view.clusters);
     let leader = Leader::of(&view.leader, now);
     let leases = view.leases.unwrap_or_default();
-    let is_silent = |cluster: &&Cluster| {
+    let member = |cluster: &Cluster| {
         let lease = leases.get(&cluster.name_any());
-        let member = Member::of(cluster, lease, leader.leaves_silent(lease, now));
-        matches!(member.state, State::Silent | State::New)
+        Member::of(cluster, lease, leader.leaves_silent(lease, now))
     };
-    let clusters = view.clusters.unwrap_or_default();
-    let not_heard = clusters.iter().filter(is_silent);
+    let members: Vec<Member> = view.clusters.iter().flatten().map(member).collect();
+    let named = |is_meant: fn(&Member) -> bool| -> BTreeSet<String> {
+        let named = members.iter().filter(|it| is_meant(it));
+        named.map(|it| it.name.clone()).collect()
+    };
     Left {
-        not_heard: not_heard.map(ResourceExt::name_any).collect(),
+        not_heard: named(|it| matches!(it.state, State::Silent | State::New)),
+        unjudged: named(|it| it.reason == SILENT),
         copies: works.map_or_else(|_| OldCopies::new(), |it| old_copies(&it, bindings)),
     }
 }

@@ -55,6 +55,12 @@ impl Leader {
     }
 }
 
+/// Returns what is said of a workload in clusters that are silent while nobody says so.
+pub(super) fn unjudged(clusters: &[&str]) -> String {
+    let clusters = clusters.join(", ");
+    format!("no control plane leads that could judge whether {clusters} is silent")
+}
+
 /// Returns the time of the last renewal of a lease.
 pub(super) fn renewed(lease: &Lease) -> Option<Timestamp> {
     Some(lease.spec.as_ref()?.renew_time.as_ref()?.0)

@@ -17,9 +17,13 @@ use serde::Serialize;
 
 use crate::cluster_row::ClusterRow;
 use crate::held_back::held_back;
+use crate::leader::unjudged;
 use crate::old_copies::OldCopies;
 use crate::rows::Named;
 use crate::table::{Table, ago};
+
+/// State of a workload in clusters that are silent.
+const UNKNOWN: &str = "Unknown";
 
 /// Returns the table, with the pause of the fleet, and what its marks mean.
 pub(super) fn clusters(
@@ -120,6 +124,8 @@ pub(super) struct Left {
     pub copies: OldCopies,
     /// Clusters that are silent.
     pub not_heard: BTreeSet<String>,
+    /// Those of them that nobody calls silent, because nobody leads.
+    pub unjudged: BTreeSet<String>,
 }
 
 impl WorkloadRow {
@@ -153,6 +159,8 @@ impl WorkloadRow {
         }
         let not_heard = leaving.iter().filter(|it| left.not_heard.contains(*it));
         let not_heard: Vec<String> = not_heard.cloned().collect();
+        let silent = spec.copies().map(|it| it.name.as_str());
+        let silent: Vec<&str> = silent.filter(|it| left.unjudged.contains(*it)).collect();
         let task = spec.graceful_eviction_tasks.first();
         let created = task.and_then(|it| it.creation_timestamp.as_ref());
         let (state, reported) = match (pending, unplaced, unknown) {
@@ -160,12 +168,18 @@ impl WorkloadRow {
             (_, Some(unplaced), _) => ("Unplaced".to_owned(), Some(unplaced)),
             _ if held.is_some() => (held.map(|it| it.reason.clone()).unwrap_or_default(), held),
             _ if task.is_some() => ("Moving".to_owned(), None),
-            (_, _, Some(unknown)) => ("Unknown".to_owned(), Some(unknown)),
+            (_, _, Some(unknown)) => (UNKNOWN.to_owned(), Some(unknown)),
+            _ if !silent.is_empty() => (UNKNOWN.to_owned(), None),
             _ if targets.is_empty() => ("Unplaced".to_owned(), None),
             _ if lacks.is_some() => (references::CONDITION.to_owned(), lacks),
             _ => ("Placed".to_owned(), None),
         };
         let since = reported.map(|it| it.last_transition_time.0);
+        let message = match reported {
+            Some(reported) => reported.message.clone(),
+            None if state == UNKNOWN => unjudged(&silent),
+            None => String::new(),
+        };
         let each = |name: &str, replicas: i32| match replicas {
             0 => name.to_owned(),
             _ => format!("{name}({replicas})"),
@@ -188,7 +202,7 @@ impl WorkloadRow {
             not_heard,
             state,
             since: since.or_else(|| created.map(|it| it.0)),
-            message: reported.map(|it| it.message.clone()).unwrap_or_default(),
+            message,
             binding: BindingKey::of(binding).to_string(),
         }
     }

@@ -59,6 +59,25 @@ fn the_state_of_a_workload_is_what_somebody_has_to_know_first() {
 }
 
 #[test]
+fn a_workload_in_a_cluster_that_falls_silent_while_nobody_leads_is_not_reported_to_be_placed() {
+    let moves = condition("EvictionPending", "True", "NowhereToGo");
+    let why = "no control plane leads that could judge whether m1 is silent";
+    for (silent, conditions, expected) in [
+        ("m1", json!([]), ("Unknown", why)),
+        ("m2", json!([]), ("Placed", "")),
+        ("m1", moves, ("NowhereToGo", "because")),
+    ] {
+        let left = Left {
+            unjudged: BTreeSet::from([silent.to_owned()]),
+            ..Left::default()
+        };
+        let row = WorkloadRow::of(&binding(&conditions, None), &left);
+        let found = (&*row.state, &*row.message);
+        assert_eq!(found, expected, "{silent} {conditions}");
+    }
+}
+
+#[test]
 fn a_workload_is_a_line_and_with_wide_its_reason_too() {
     let rows = [WorkloadRow::of(
         &binding(&condition("EvictionPending", "True", "NowhereToGo"), None),
@@ -80,6 +99,7 @@ fn a_workload_leaves_a_cluster_until_its_old_copy_there_is_gone_and_one_that_is_
             &[],
         ),
         not_heard: BTreeSet::from(["m3".to_owned(), "m4".to_owned()]),
+        ..Left::default()
     };
     let key = left.copies.keys().next().unwrap().clone();
     let copies = BTreeMap::from([(BindingKey::of(&moved), left.copies[&key].clone())]);

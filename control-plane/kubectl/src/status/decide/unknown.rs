@@ -8,6 +8,7 @@ use muster_shared::conditions;
 use muster_shared::names::condition;
 
 use super::{SILENT, Waiting, title};
+use crate::leader::unjudged;
 
 /// Returns a workload whose state is not known, with the reason why nothing moves it as far as one
 /// is reported. `silent` are clusters that are silent while no leader judges that.
@@ -30,10 +31,7 @@ pub(super) fn of_silent(binding: &AnyBinding, silent: &BTreeSet<String>) -> Opti
     (!on.is_empty()).then(|| Waiting {
         workload: title(binding),
         reason: SILENT.to_owned(),
-        message: format!(
-            "no control plane leads that could judge whether {} is silent",
-            on.join(", ")
-        ),
+        message: unjudged(&on),
         ..Waiting::default()
     })
 }
