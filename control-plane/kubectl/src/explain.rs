@@ -43,8 +43,9 @@ use muster_shared::settings::Words;
 use muster_shared::watch::Presence;
 use serde::Serialize;
 
+use super::leader::Leader;
 use super::output::Format;
-use super::running::Running;
+use super::running::{self, Running};
 use super::subject::{self, Subject};
 use super::{list, old_copies, suspension, view};
 
@@ -107,6 +108,7 @@ async fn asked(
     let clusters = list::all::<Cluster>(Api::all(client.clone())).await;
     let clusters = clusters.map_err(anyhow::Error::msg)?;
     let (record, pause_unread) = view::pause_if_read(&client).await;
+    let lease = running::lease(&client, settings).await;
     let now = calendar();
     let on = |cluster: &&Cluster| binding.spec.target(&cluster.name_any()).is_some();
     let paused = Pause::all(record.as_ref(), clusters.iter().filter(on), now)
@@ -123,6 +125,7 @@ async fn asked(
     let suspended = suspension::describe(&client, binding).await;
     let answer = Answer {
         old_copies,
+        nobody_leads: Leader::of(&lease, now).missing(),
         paused,
         pause_unread,
         suspended,
@@ -202,6 +205,9 @@ pub(super) struct Answer {
     /// Changes by which the workload could run in clusters that do not fit now.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     would_help: Vec<String>,
+    /// Sentence that nobody leads, so that nothing of what is said below is done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nobody_leads: Option<String>,
     /// The pause that keeps it where it is, whatever is said below.
     #[serde(skip_serializing_if = "Option::is_none")]
     paused: Option<String>,

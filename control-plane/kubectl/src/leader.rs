@@ -47,6 +47,23 @@ impl Leader {
         }
     }
 
+    /// Returns a sentence that nobody leads, if that is known.
+    pub(super) fn missing(&self) -> Option<String> {
+        if self.acts || self.is_unread {
+            return None;
+        }
+        let Some(renewed) = self.renewed else {
+            return Some(
+                "no lease says that anybody leads (there is none with --leader-elect=false)"
+                    .to_owned(),
+            );
+        };
+        let holder = self.holder.as_deref().unwrap_or("a former one");
+        Some(format!(
+            "nobody leads (the last was {holder}, which renewed its lease at {renewed:.0})"
+        ))
+    }
+
     /// Returns whether the member with this lease is silent, and its last report would be shown as
     /// the truth, because no leader acts.
     pub(super) fn leaves_silent(&self, member: Option<&Lease>, now: Timestamp) -> bool {

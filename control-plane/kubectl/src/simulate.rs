@@ -18,9 +18,10 @@ use muster_shared::k8s::{Api, Client, ConfigMap};
 use super::chosen;
 use super::forecast::{Disaster, Fleet, forecast};
 use super::jobs::Jobs;
+use super::leader::Leader;
 use super::output::{Format, Reply};
 use super::request::{instead, no_cluster};
-use super::running::Running;
+use super::running::{self, Running};
 use super::{dependencies, list, view};
 
 use self::report::Report;
@@ -71,6 +72,8 @@ pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Resu
     let running = Running::read(&client, &options.flags).await?;
     let (settings, is_off) = running.with_failover()?;
     let (record, pause_unread) = view::pause_if_read(&client).await;
+    let lease = running::lease(&client, &running.settings).await;
+    let nobody_leads = Leader::of(&lease, calendar()).missing();
     let what = selected(&client, &options.what).await?;
     let mut fleet = read(&client).await?;
     let disaster = disaster(&fleet, &what)?;
@@ -83,6 +86,7 @@ pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Resu
         forecast: &forecast,
         is_off,
         halted: running.ignores_taints(),
+        nobody_leads: nobody_leads.as_deref(),
         paused: &paused,
         pause_unread: pause_unread.as_deref(),
     };

@@ -70,18 +70,9 @@ impl MovementState {
 
     /// Returns the reason that nobody leads.
     pub fn nobody_leads(&self, now: Timestamp) -> Option<String> {
-        let leader = Leader::of(&self.lease, now);
-        if leader.acts || leader.is_unread {
-            return None;
-        }
-        let Some(renewed) = leader.renewed else {
-            return Some(
-                "no lease says that anybody leads (there is none with --leader-elect=false): orders are carried out when a control plane does".to_owned(),
-            );
-        };
-        let holder = leader.holder.unwrap_or_else(|| "a former one".to_owned());
+        let missing = Leader::of(&self.lease, now).missing()?;
         Some(format!(
-            "nobody leads (the last was {holder}, which renewed its lease at {renewed:.0}): orders are carried out when a control plane does"
+            "{missing}: orders are carried out when a control plane does"
         ))
     }
 

@@ -71,6 +71,12 @@ impl fmt::Display for Answer {
             writeln!(f, "{type_}={status} since {since}: {reason} {message}")?;
         }
         list(f, "Moved", &self.moves)?;
+        if let Some(nobody) = &self.nobody_leads {
+            writeln!(
+                f,
+                "Leader: {nobody}: nothing of what follows is done before a control plane does"
+            )?;
+        }
         if let Some(paused) = &self.paused {
             writeln!(f, "Stays where it is: {paused}")?;
         }
@@ -116,10 +122,10 @@ impl Answer {
                 "It has to leave a cluster; EvictionPending above says what for and when. Where it could go:"
             }
             None if is_down => {
-                "Nothing moves it off the clusters that are not available. If it were scheduled now (kubectl muster rebalance):"
+                "So far nothing moves it off the clusters that are not available; kubectl muster status says what comes next there. If it were scheduled now (kubectl muster rebalance):"
             }
             Some(_) if self.settled && is_down => {
-                "Nothing moves it off the clusters that are not available: a new schedule would change nothing."
+                "So far nothing moves it off the clusters that are not available; kubectl muster status says what comes next there. A new schedule would change nothing."
             }
             None => {
                 "It stays where it is. If somebody asked for it (kubectl muster rebalance), it would be placed so:"

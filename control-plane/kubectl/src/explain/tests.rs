@@ -46,16 +46,23 @@ fn answer() -> Answer {
 }
 
 #[test]
-fn a_pause_that_could_not_be_read_is_not_known() {
+fn a_pause_that_could_not_be_read_is_not_known_and_it_is_reported_that_nobody_leads() {
     let unread = Some("it is not known whether movement is paused: no answer".to_owned());
+    let nobody = Some("nobody leads (the last was cp-0)".to_owned());
     let answer = Answer {
         pause_unread: unread.clone(),
+        nobody_leads: nobody.clone(),
         ..answer()
     };
     let text = answer.to_string();
-    let line = "\nPause: it is not known whether movement is paused: no answer\n";
-    assert!(text.contains(line), "{text}");
+    for line in [
+        "\nPause: it is not known whether movement is paused: no answer\n",
+        "\nLeader: nobody leads (the last was cp-0): nothing of what follows is done before a control plane does\n",
+    ] {
+        assert!(text.contains(line), "{text}");
+    }
     assert_eq!(json!(answer)["pauseUnread"], json!(unread));
+    assert_eq!(json!(answer)["nobodyLeads"], json!(nobody));
 }
 
 #[test]
@@ -195,7 +202,7 @@ fn what_is_on_clusters_that_are_dying_is_not_where_it_should_be() {
     for (conditions, expected) in [
         (
             json!([]),
-            "Nothing moves it off the clusters that are not available",
+            "So far nothing moves it off the clusters that are not available; kubectl muster status says what comes next there.",
         ),
         (json!([pending]), "It has to leave a cluster"),
     ] {

@@ -26,6 +26,8 @@ pub struct Report<'a> {
     pub is_off: bool,
     /// Reason why no taint moves anything in the running control plane, if none does.
     pub halted: Option<&'static str>,
+    /// Sentence that nobody leads, if that is known: nothing of it happens before somebody does.
+    pub nobody_leads: Option<&'a str>,
     /// Pauses that hold and concern it, in words: nothing of it happens before they end.
     pub paused: &'a [String],
     /// A sentence if it is not known whether movement is paused.
@@ -55,6 +57,7 @@ impl Report<'_> {
             "drained": self.disaster.drained,
             "failoverIsOff": self.is_off,
             "halted": self.halted,
+            "nobodyLeads": self.nobody_leads,
             "paused": self.paused,
             "pauseUnread": self.pause_unread,
             "taints": coming.iter().map(|(cluster, coming)| {
@@ -107,6 +110,9 @@ impl fmt::Display for Report<'_> {
         }
         if let Some(why) = self.halted {
             writeln!(f, "For now {why}. With it:")?;
+        }
+        if let Some(nobody) = self.nobody_leads {
+            writeln!(f, "For now {nobody}. With a leader:")?;
         }
         if let Some(unread) = self.pause_unread {
             writeln!(f, "Without a pause ({unread}):")?;

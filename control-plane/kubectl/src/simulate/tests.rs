@@ -103,6 +103,7 @@ fn reported(fleet: &Fleet, lost: &[&str], drained: &[&str], flags: &[&str]) -> (
         forecast: &forecast,
         is_off,
         halted: running.ignores_taints(),
+        nobody_leads: None,
         paused: &[],
         pause_unread: None,
     };
@@ -393,6 +394,7 @@ fn a_workload_that_is_stranded_in_two_clusters_is_one_with_two_copies() {
             forecast: &forecast,
             is_off: false,
             halted: None,
+            nobody_leads: None,
             paused: &[],
             pause_unread: None,
         };
@@ -447,6 +449,7 @@ fn a_forecast_says_which_pauses_hold_it_up() {
         forecast: &forecast,
         is_off: true,
         halted: Some("nothing judges taints"),
+        nobody_leads: Some("nobody leads (the last was cp-0)"),
         paused: &reported,
         pause_unread: unread.as_deref(),
     };
@@ -455,12 +458,15 @@ fn a_forecast_says_which_pauses_hold_it_up() {
         // Drains are judged as well.
         "Failover is OFF in the running control plane. With it on:\n",
         "For now nothing judges taints. With it:\n",
+        "For now nobody leads (the last was cp-0). With a leader:\n",
         "For now all movement is paused",
         "Without a pause (it is not known whether movement is paused: no answer):\n",
     ] {
         assert!(text.contains(part), "{text}");
     }
-    assert_eq!(report.json()["paused"].as_array().unwrap().len(), 1);
+    let document = report.json();
+    assert_eq!(document["paused"].as_array().unwrap().len(), 1);
+    assert_eq!(document["nobodyLeads"], "nobody leads (the last was cp-0)");
 }
 
 #[test]

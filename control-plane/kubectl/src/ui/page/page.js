@@ -164,6 +164,7 @@ async function askForecast() {
     fillList("forecast-facts", [
       ...(said.failoverIsOff ? ["! Failover is OFF in the running control plane; this is with it on"] : []),
       ...(said.halted ? [`! For now ${said.halted}; this is with it`] : []),
+      ...(said.nobodyLeads ? [`! For now ${said.nobodyLeads}; this is with a leader`] : []),
       ...said.paused.map((it) => `! For now ${it}; this is without the pause`),
       ...(said.pauseUnread ? [`? This is without a pause: ${said.pauseUnread}`] : []),
       `→ ${count("moves")} move, ✖ ${count("stranded")} are stranded, ! ${count("held")} are held, = ${count("stays")} stay`,

@@ -139,6 +139,7 @@ function ofWorkload() {
       ...(it.leaving || []).flatMap(({ cluster, reason, since, waitsFor }) => [`→ Leaves ${cluster} since ${moment(since)}: ${reason}`, ...list("  its copy there waits", waitsFor)]),
       ...list("! Old copy", it.oldCopies),
       ...list("Moved", it.moves),
+      it.nobodyLeads && `! ${it.nobodyLeads}: nothing of what follows is done before a control plane does`,
       it.paused && `! Stays where it is: ${it.paused}`,
       it.pauseUnread && `? Pause: ${it.pauseUnread}`,
       it.suspended && `! Suspended: ${it.suspended}`,
