@@ -108,7 +108,7 @@ pub(super) async fn carry_out(
     let text = match command {
         Command::Cordon(options) => options.give(&client, &cordon()).await,
         Command::Uncordon(options) => options.give(&client, &uncordon()).await,
-        Command::Taint(options) => taint::carry_out(&client, &options).await,
+        Command::Taint(options) => return Ok(taint::carry_out(&client, &options).await?.into()),
         Command::Drain(options) => return drain::carry_out(&client, config, &options).await,
         Command::Pause(options) => pause::carry_out(&client, &options).await,
         Command::Resume(options) => pause::resume(&client, &options).await,

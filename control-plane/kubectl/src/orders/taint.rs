@@ -7,6 +7,8 @@ use anyhow::{Context as _, bail, ensure};
 use clap::Args;
 use jiff::Timestamp;
 use muster_control_plane::fleet::attribution;
+use muster_control_plane::settings::FAILOVER;
+use muster_shared::api::cluster::Cluster;
 use muster_shared::clock::calendar;
 use muster_shared::k8s::{Client, Taint, Time};
 use muster_shared::names::taint::{DUPLICATE, NOT_READY, UNREACHABLE};
@@ -22,6 +24,8 @@ use super::server_time;
 use crate::author::Why;
 use crate::chosen::{Clusters, selector, word};
 use crate::request::find_cluster;
+use crate::running::{Running, Source};
+use crate::standstill::{MovementState, Standstill};
 
 /// Effects that a taint of a cluster may have.
 const EFFECTS: [&str; 4] = [
@@ -274,12 +278,13 @@ pub(super) async fn carry_out(client: &Client, options: &Options) -> anyhow::Res
     let names = clusters.ordered(client).await?;
     let names = names.context("no cluster is named: write its name before the taint")?;
     // All or none, as far as that can be known before.
-    let mut changes = Vec::new();
+    let (mut changes, mut known) = (Vec::new(), Vec::new());
     for name in &names {
         let cluster = find_cluster(client, name).await?;
         let found = changed_by(&cluster.spec.taints, &edits, options.overwrite, calendar())
             .with_context(|| format!("Cluster {name}"))?;
         changes.push(found.join(", "));
+        known.push(cluster);
     }
     // One time for all: a taint that is written again after a conflict has the time of the order.
     let now = server_time::now(client).await;
@@ -332,7 +337,51 @@ pub(super) async fn carry_out(client: &Client, options: &Options) -> anyhow::Res
             )?;
         }
     }
+    let running = Running::read(client, &[]).await?;
+    let movement = MovementState::read(client).await;
+    for why in hindered(&edits, &running, &movement, &known, calendar()) {
+        let _ = writeln!(reported, "Warning: {why}");
+    }
     Ok(reported)
+}
+
+/// Returns why taints that are put on to move workloads move none now, and of all others only that
+/// nobody leads.
+fn hindered(
+    edits: &[Edit],
+    running: &Running,
+    movement: &MovementState,
+    clusters: &[Cluster],
+    now: Timestamp,
+) -> Vec<String> {
+    let evicting = edits.iter().filter_map(|it| match it {
+        Edit::Add(taint) if evicts(&taint.effect) => Some(taint.effect.as_str()),
+        Edit::Add(_) | Edit::Remove { .. } => None,
+    });
+    let evicting: Vec<&str> = evicting.collect();
+    if evicting.is_empty() {
+        return movement.nobody_leads(now).into_iter().collect();
+    }
+    let settings = &running.settings;
+    let is_off = running.source != Source::Defaults && !settings.gate(&FAILOVER);
+    let are_ignored = !settings.enable_no_execute_taint_eviction
+        && evicting.iter().all(|effect| *effect == NO_EXECUTE);
+    let switched_off = match running.ignores_taints() {
+        Some(why) => Some(why),
+        None if is_off => Some(
+            "the feature gate Failover is off, so that no taint moves anything but that of a drain (kubectl muster drain)",
+        ),
+        None if are_ignored => Some(
+            "taints of effect NoExecute move nothing (--enable-no-execute-taint-eviction=false), a drain excepted",
+        ),
+        None => None,
+    };
+    let Standstill {
+        reasons, unread, ..
+    } = movement.of(clusters, now);
+    let reasons = switched_off.map(str::to_owned).into_iter().chain(reasons);
+    let reasons = reasons.map(|why| format!("nothing moves now: {why}"));
+    reasons.chain(unread).collect()
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
 use super::*;
+use crate::fixtures::{self, lease};
 
 fn taint(key: &str, value: Option<&str>, effect: &str, added: Option<i64>) -> Taint {
     Taint {
@@ -185,5 +186,56 @@ fn an_order_records_only_what_it_changes() {
         let read: Vec<Edit> = edits.split(' ').map(|it| it.parse().unwrap()).collect();
         let found = changed_by(&present, &read, true, now).unwrap();
         assert_eq!(found.join(", "), expected, "{edits}");
+    }
+}
+
+#[tokio::test]
+async fn a_taint_that_is_to_move_workloads_says_why_it_moves_none() {
+    let (on, off) = (
+        "--feature-gates=Failover=true",
+        "--feature-gates=Failover=false",
+    );
+    let unjudged = "--enable-taint-manager=false";
+    let unheeded = "--enable-no-execute-taint-eviction=false";
+    let now = "2026-01-01T00:10:00Z".parse().unwrap();
+    for (edit, flags, until, expected) in [
+        ("a:NoExecute", &[on][..], "00:09", &[][..]),
+        ("a:NoExecute", &[], "00:09", &[]),
+        ("a:NoExecute", &[off], "00:09", &["gate Failover is off"]),
+        (
+            "a:PreferNoExecute",
+            &[off],
+            "00:09",
+            &["gate Failover is off"],
+        ),
+        ("a:NoSchedule", &[off], "00:11", &[]),
+        ("a-", &[off], "00:11", &[]),
+        ("a:NoExecute", &[unjudged], "00:09", &["taintmanager"]),
+        (
+            "a:NoExecute",
+            &[on, unheeded],
+            "00:09",
+            &["effect NoExecute"],
+        ),
+        ("a:PreferNoExecute", &[on, unheeded], "00:09", &[]),
+        ("a:NoExecute", &[on], "00:11", &["all movement is paused"]),
+        ("a:NoExecute", &[off], "00:11", &["Failover", "paused"]),
+    ] {
+        let client = fixtures::api(move |request| {
+            let is_lease = request.uri().path().contains("/leases/");
+            let until = format!("2026-01-01T{until}:00Z");
+            let pause = json!({"metadata": {}, "data": {"until": until}});
+            let leads = json!(lease("cp-0", "2026-01-01T00:09:58.000000Z"));
+            (200, if is_lease { leads } else { pause })
+        });
+        let movement = MovementState::read(&client).await;
+        let given: Vec<String> = flags.iter().map(|it| (*it).to_owned()).collect();
+        let running = Running::of(&given, None).unwrap();
+        let edits = [edit.parse().unwrap()];
+        let found = hindered(&edits, &running, &movement, &[], now);
+        assert_eq!(found.len(), expected.len(), "{edit} {flags:?}: {found:?}");
+        for (found, part) in found.iter().zip(expected) {
+            assert!(found.contains(part), "{edit} {flags:?}: {found}");
+        }
     }
 }
