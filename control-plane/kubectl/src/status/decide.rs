@@ -141,6 +141,9 @@ pub(super) struct Report {
     /// Reason why taints of effect NoExecute move nothing but what is drained, if they do not.
     #[serde(skip)]
     pub no_execute_off: Option<&'static str>,
+    /// Reason why failovers are not recorded, if they are not.
+    #[serde(skip)]
+    pub unrecorded: Option<&'static str>,
     /// Source of the gate and the pace.
     pub settings_from: Source,
     /// The pauses in force.
@@ -244,6 +247,9 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
         taints_ignored: !snapshot.settings.runs("taintmanager"),
         no_execute_off: (!snapshot.settings.enable_no_execute_taint_eviction).then_some(
             "taints of effect NoExecute move nothing (--enable-no-execute-taint-eviction=false), a drain excepted",
+        ),
+        unrecorded: (!snapshot.settings.runs("failoverHistory")).then_some(
+            "the controller failoverHistory is off (--controllers): failovers are not recorded, and what is shown to go on may be over",
         ),
         settings_from: snapshot.source,
         paused: pauses

@@ -35,6 +35,7 @@ pub(super) fn facts(report: &Report, now: Timestamp) -> Vec<Fact> {
     all.extend(suspended(report).map(|it| ("Suspended", it)));
     all.extend(hostnames(report).map(|it| ("Host names", it)));
     all.extend(unpublished(report).map(|it| ("Host names", it)));
+    all.extend(report.unrecorded.map(|it| ("History", it.to_owned())));
     let fact = |(name, text)| Fact { name, text };
     all.into_iter().map(fact).collect()
 }

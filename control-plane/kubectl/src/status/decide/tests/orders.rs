@@ -264,6 +264,25 @@ fn workloads_that_lack_what_they_refer_to_are_counted_and_listed() {
 }
 
 #[test]
+fn it_is_reported_where_failovers_are_not_recorded() {
+    for (flag, expected) in [
+        ("--controllers=*", false),
+        ("--controllers=*,-failoverHistory", true),
+    ] {
+        let settings = Settings::of_flags(&[flag.to_owned()]).unwrap();
+        let snapshot = Snapshot {
+            settings,
+            ..snapshot(well(), vec![])
+        };
+        let report = decide(&snapshot);
+        let text = print::table(&report, snapshot.now);
+        let line = "\nHistory:    the controller failoverHistory is off";
+        assert_eq!(text.contains(line), expected, "{flag}: {text}");
+        assert_eq!(report.code(), 0, "nothing has to be done");
+    }
+}
+
+#[test]
 fn a_drain_that_cannot_go_on_needs_attention_although_people_ordered_it() {
     let rate = "nothing leaves m1: failover.muster.io/drain-rate is \"fast\": write evictions per second, more than 0 and at most 10000, such as 0.2";
     let message = "m1 has taint failover.muster.io/drain:NoExecute: it leaves";
