@@ -4,6 +4,7 @@ use clap::Args;
 use kube::Config;
 use muster_control_plane::fleet::attribution;
 use muster_control_plane::movement::eviction::drain;
+use muster_control_plane::movement::eviction::judge::Switches;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::clock::calendar;
 use muster_shared::k8s::{Api, Client, ResourceExt as _};
@@ -20,7 +21,7 @@ use super::progress::End;
 use crate::author::Why;
 use crate::chosen::{Clusters, required};
 use crate::follow::Waiting;
-use crate::forecast::Fleet;
+use crate::forecast::{Fleet, disaster};
 use crate::jobs::Jobs;
 use crate::old_copies::old_copies;
 use crate::output::{Format, Reply, STRANDED, plain, warn};
@@ -107,7 +108,7 @@ pub(super) async fn carry_out(
         let cluster = find_cluster(client, name).await?;
         is_resumed |= cluster.spec.taints.iter().any(is_drain);
     }
-    let preview = check(client, names).await?;
+    let (preview, running) = check(client, names, options.rate.is_some()).await?;
     let is_stranded = preview.is_stranded();
     if options.dry_run {
         let reported = options.output.print(|| preview.table(), &preview)?;
@@ -130,7 +131,7 @@ pub(super) async fn carry_out(
     }
     eprint!("{given}");
     let waiting = Waiting::of(*options.timeout);
-    let (last, how) = follow(config, names, waiting, is_resumed).await?;
+    let (last, how) = follow(config, names, waiting, is_resumed, &running).await?;
     let code = match how {
         Ok(End::Done) => last.is_stranded().then_some(STRANDED),
         Err(stopped) => Some(stopped.code()),
@@ -181,7 +182,12 @@ async fn left(client: &Client, names: &[String]) -> Vec<String> {
     left
 }
 
-async fn check(client: &Client, names: &[String]) -> anyhow::Result<Preview> {
+/// Reads what would leave clusters, and by which settings. `has_rate`: they are given a rate.
+async fn check(
+    client: &Client,
+    names: &[String],
+    has_rate: bool,
+) -> anyhow::Result<(Preview, Running)> {
     let clusters = list::all::<Cluster>(Api::all(client.clone()));
     let clusters = clusters.await.map_err(anyhow::Error::msg)?;
     let bindings = list::bindings(client).await.map_err(anyhow::Error::msg)?;
@@ -197,15 +203,40 @@ async fn check(client: &Client, names: &[String]) -> anyhow::Result<Preview> {
     let now = calendar();
     let clusters = fleet.clusters.iter();
     let left = clusters.filter(|it| names.contains(&it.name_any()));
-    let mut standstill = MovementState::read(client).await.of(left, now);
-    if let Some(why) = running.ignores_taints() {
-        standstill.reasons.push(why.to_owned());
-        standstill.is_whole = true;
-    }
-    Ok(Preview {
+    let left = left.map(|it| {
+        let mut drained = disaster::drain(it, now).cluster;
+        if has_rate {
+            drained.annotations_mut().remove(DRAIN_RATE);
+        }
+        drained
+    });
+    let left: Vec<Cluster> = left.collect();
+    let mut standstill = MovementState::read(client).await.of(&left, now);
+    let hindered = hindered(&left, &running);
+    standstill.is_whole |= running.ignores_taints().is_some() || hindered.len() == left.len();
+    standstill.reasons.extend(hindered);
+    let preview = Preview {
         standstill,
         ..preview(&fleet, names, &running.settings, now)
-    })
+    };
+    Ok((preview, running))
+}
+
+/// Returns why nothing leaves clusters that are drained, beside what holds all movement up.
+pub(super) fn hindered<'a>(
+    clusters: impl IntoIterator<Item = &'a Cluster>,
+    running: &Running,
+) -> Vec<String> {
+    let switches = Switches::of(&running.settings);
+    let rates = clusters.into_iter().filter_map(|it| {
+        let fault = drain::rate(it, &switches).err()?;
+        let name = it.name_any();
+        Some(format!(
+            "the rate of the drain of {name} cannot be read: {fault}"
+        ))
+    });
+    let ignored = running.ignores_taints().map(str::to_owned);
+    ignored.into_iter().chain(rates).collect()
 }
 
 #[cfg(test)]
@@ -234,6 +265,30 @@ mod tests {
             assert_eq!(found.len(), expected.len(), "{found:?}");
             for (found, expected) in found.iter().zip(expected) {
                 assert!(found.contains(expected), "{found}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_keeps_workloads_in_a_drained_cluster_is_reported() {
+        let off = "--enable-taint-manager=false";
+        for (flags, rate, expected) in [
+            (&[][..], "0.5", &[][..]),
+            (&[off], "0.5", &["without the controller taintmanager"]),
+            (&[], "fast", &["the rate of the drain of m1 cannot be read"]),
+            (&[off], "fast", &["taintmanager", "the drain of m1"]),
+        ] {
+            let changes = json!({
+                "metadata": { "annotations": { DRAIN_RATE: rate } },
+                "spec": { "taints": [{ "key": DRAIN, "effect": NO_EXECUTE }] },
+            });
+            let drained = crate::fixtures::member("m1", &changes);
+            let flags: Vec<String> = flags.iter().map(|it: &&str| (*it).to_owned()).collect();
+            let running = Running::of(&flags, None).unwrap();
+            let found = hindered([&drained], &running);
+            assert_eq!(found.len(), expected.len(), "{found:?}");
+            for (found, part) in found.iter().zip(expected) {
+                assert!(found.contains(part), "{found}");
             }
         }
     }

@@ -10,18 +10,22 @@ use muster_shared::clock::calendar;
 use muster_shared::taints::is_drain;
 use muster_shared::watch::Presence;
 
+use super::drain::hindered;
 use super::progress::{End, Progress, count};
 use crate::follow::{self, Check, Snapshot, Stopped, Waiting};
+use crate::running::Running;
 
 /// Time after which the list that was read first is certainly not older than the drain.
 const STALE: Duration = Duration::from_secs(10);
 
-/// Shows the progress until nothing is left that can leave.
+/// Shows the progress until nothing is left that can leave. `running` are the settings by which the
+/// command began.
 pub(super) async fn follow(
     config: &Config,
     names: &[String],
     waiting: Waiting,
     is_resumed: bool,
+    running: &Running,
 ) -> anyhow::Result<(Progress, Result<End, Stopped>)> {
     let (mut seen, mut tainted) = (BTreeSet::new(), BTreeSet::new());
     let check = |fleet: Snapshot<'_, Cluster>| {
@@ -32,8 +36,10 @@ pub(super) async fn follow(
             Presence::There(cluster) => Some(cluster.as_ref()),
             Presence::Gone | Presence::Unknown(_) => None,
         });
+        let known: Vec<&Cluster> = known.collect();
         let now = calendar();
-        let mut nothing_moves = fleet.movement.of(known, now).reasons;
+        let mut nothing_moves = fleet.movement.of(known.iter().copied(), now).reasons;
+        nothing_moves.extend(hindered(known, running));
         nothing_moves.extend(clusters.iter().filter_map(unseen));
         let progress = Progress {
             is_resumed,
