@@ -229,6 +229,19 @@ test("a strip shows each step, what goes on, and what comes next with its time",
   const late = { ...of, waiting: [{ clusters: ["m1"], since: "2026-01-01T00:05:10Z" }], clusterList: [cluster("m1", { state: "silent", begun: "2026-01-01T00:05:00.8Z" })] };
   const again = model.strip(failover(back, times), status(late), NOW);
   assert.deepEqual([again.lanes[1].parts[1].from, again.lanes[0].words], [310, "silent 2 times, now for 4 min 59 s"]);
+  // Each taint by which workloads leave is a mark.
+  const marks = (effect) => model.strip(failover(back, times), status({ notWell: [{ name: "m1", taints: [`x:${effect}`], next: {} }] }), NOW).lanes[1].parts.length;
+  assert.deepEqual(["NoExecute", "PreferNoExecute", "NoSchedule"].map(marks), [2, 2, 1]);
+  // Old copies that wait for their replacements are known to be there.
+  const left = (more, of) => model.strip(failover(more, { ...times, healthy: undefined }), status(of), NOW).lanes[4].words;
+  const [stay, unknown] = ["old copies stay until the new ones are healthy", "old copies: not known"];
+  for (const [more, of, expected] of [
+    [{}, { moving: [{ from: "m1", to: ["m2"] }] }, stay],
+    [{}, { flows: [{ from: "m1", to: "m2", workloads: 2 }] }, stay],
+    [{}, { moving: [{ from: "m3", to: ["m2"] }] }, unknown],
+    [{ state: "Ended" }, { moving: [{ from: "m1", to: ["m2"] }] }, unknown],
+    [{}, {}, unknown],
+  ]) assert.equal(left(more, of), expected);
   const over = (more) => model.strip(failover(more, { ...times, recovered: "2026-01-01T00:06:00Z" }), status(), NOW).when;
   assert.deepEqual([over({ state: "Settling" }), over(back)], ["00:00:00Z to 00:06:00Z", "00:00:00Z to 00:06:00Z"]);
   const past = model.strip(failover({ state: "Ended" }, { ...times, recovered: "2026-01-01T00:04:00Z" }), status(), NOW);
