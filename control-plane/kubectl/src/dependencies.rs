@@ -164,16 +164,27 @@ impl Partings {
                 "Not known: whether workloads would be separated from what they refer to: {reason}"
             );
         }
+        let mut missing = self.parted.iter().flat_map(|it| &it.missing);
+        // What lies in no namespace goes along with nothing.
+        let (one, more) = if missing.all(|it| it.is_cluster_scoped) {
+            let placed = "which lies in no namespace and is placed by itself";
+            (placed, placed)
+        } else {
+            (
+                "because its policy does not set propagateDeps",
+                "because their policies do not set propagateDeps",
+            )
+        };
         let all = self.parted.len();
         let _ = match all {
             0 => return text,
             1 => writeln!(
                 text,
-                "Warning: 1 workload would be separated from what it refers to, because its policy does not set propagateDeps"
+                "Warning: 1 workload would be separated from what it refers to, {one}"
             ),
             _ => writeln!(
                 text,
-                "Warning: {all} workloads would be separated from what they refer to, because their policies do not set propagateDeps"
+                "Warning: {all} workloads would be separated from what they refer to, {more}"
             ),
         };
         text.push_str(&indented(&self.parted));
@@ -242,6 +253,32 @@ pub(super) mod tests {
             let text = parted(&bindings, &needs, &plan).warning();
             let lines = text.split_once('\n').map_or("", |it| it.1);
             assert_eq!(lines, expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn propagate_deps_is_named_for_what_it_would_take_along() {
+        for (is_cluster_scoped, expected) in [
+            (false, "because its policy does not set propagateDeps\n"),
+            (true, "which lies in no namespace and is placed by itself\n"),
+        ] {
+            let missing = Missing {
+                kind: "ClusterRole".to_owned(),
+                name: "reader".to_owned(),
+                is_cluster_scoped,
+                clusters: vec!["m5".to_owned()],
+            };
+            let web = binding(("apps/v1", "Deployment"), "web", &["m1"]);
+            let parted = Parted {
+                workload: Workload::of(&web.spec),
+                missing: vec![missing],
+            };
+            let partings = Partings {
+                parted: vec![parted],
+                parted_unknown: None,
+            };
+            let text = partings.warning();
+            assert!(text.contains(expected), "{text}");
         }
     }
 

@@ -10,7 +10,7 @@ use crate::table::Workload;
 const NAME: &str = "dependencies";
 /// Workloads that the line names.
 const NAMED: usize = 3;
-const HINT: &str = "Set propagateDeps: true in their policies: what they refer to then goes where they go.\n\
+const HINT: &str = "Set propagateDeps: true in their policies: what they refer to then goes where they go, but for what lies in no namespace, which needs a policy of its own.\n\
                     kubectl muster status tells what each lacks, and where.";
 
 pub(super) fn check(category: &mut Category, facts: &Facts) {

@@ -76,6 +76,8 @@ pub(super) fn remedies(
     let kept = conditions::get(reported, EVICTION).map(|it| it.reason.as_str());
     let lacks = pending(references::CONDITION);
     let reasons = [pending(EVICTION), pending(APPLICATION), kept, lacks];
+    let missing = conditions::get(reported, references::CONDITION);
+    let is_scoped = missing.is_some_and(|it| it.message.ends_with(references::OWN_POLICY));
     let policy = policy.unwrap_or("its policy");
     let mut remedies: Vec<String> = Vec::new();
     for reason in reasons.into_iter().flatten() {
@@ -89,7 +91,8 @@ pub(super) fn remedies(
             "Paused" => "end the pause: kubectl muster resume".to_owned(),
             "NotFenced" => "see to it that its old copy is stopped when its cluster is cut off: an agent that fences, or another purge mode than Directly".to_owned(),
             "GracefulEvictionDisabled" => "switch the feature gate GracefulEviction on, or choose another purge mode".to_owned(),
-            references::NOT_PLACED => format!("set propagateDeps: true in {policy}: what the workload refers to then goes where it goes"),
+            references::NOT_PLACED if is_scoped => "place what the workload refers to where it is, by a policy of its own: it lies in no namespace, and propagateDeps does not take it along".to_owned(),
+            references::NOT_PLACED => format!("set propagateDeps: true in {policy}: what the workload refers to in its namespace then goes where it goes"),
             "StateNotPreserved" => format!("correct the rules of statePreservation in {policy}: the condition says which one finds nothing"),
             _ => continue,
         };
@@ -275,5 +278,14 @@ mod tests {
                 assert!(found.contains(part), "{reason}: {found:?}");
             }
         }
+        // propagateDeps takes nothing along that lies in no namespace.
+        let mut lacks = condition(CONDITION, "True", NOT_PLACED);
+        lacks.message = format!(
+            "ClusterRole r is not placed in m1: {}",
+            references::OWN_POLICY
+        );
+        let found = remedies(Some("PropagationPolicy a/b"), &[lacks], &attempts);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].contains("by a policy of its own"), "{found:?}");
     }
 }

@@ -22,6 +22,9 @@ pub const CONDITION: &str = "DependenciesMissing";
 pub const NOT_PLACED: &str = "DependenciesNotPlaced";
 /// Reason of the condition when it is False.
 pub const PLACED: &str = "DependenciesPlaced";
+/// Advice of the condition where all that is missing lies in no namespace.
+pub const OWN_POLICY: &str =
+    "it lies in no namespace and does not go along, so that it needs a policy of its own";
 /// References that a message names at most.
 const NAMED: usize = 3;
 
@@ -33,7 +36,7 @@ pub struct Missing {
     /// Name of what the workload refers to, in the namespace of the workload if in any.
     pub name: String,
     /// Whether it lies in no namespace, so that `propagateDeps` does not take it along.
-    #[serde(skip)]
+    #[serde(rename = "clusterScoped", skip_serializing_if = "std::ops::Not::not")]
     pub is_cluster_scoped: bool,
     /// Clusters in which the workload is placed, and what it refers to is not.
     pub clusters: Vec<String>,
@@ -88,7 +91,7 @@ pub fn condition(missing: &[Missing], held: &[Condition], now: Timestamp) -> Opt
     }
     let scoped = missing.iter().filter(|it| it.is_cluster_scoped).count();
     let advice = if scoped == missing.len() {
-        "it lies in no namespace and does not go along, so that it needs a policy of its own"
+        OWN_POLICY
     } else if scoped > 0 {
         "with propagateDeps in its policy it goes along, but for what lies in no namespace, which needs a policy of its own"
     } else {

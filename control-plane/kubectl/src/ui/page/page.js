@@ -169,7 +169,7 @@ async function askForecast() {
       ...(said.pauseUnread ? [`? This is without a pause: ${said.pauseUnread}`] : []),
       `→ ${count("moves")} move, ✖ ${count("stranded")} are stranded, ! ${count("held")} are held, = ${count("stays")} stay`,
       ...(said.partedUnknown ? [`? Not known whether workloads would be separated from what they refer to: ${said.partedUnknown}`] : []),
-      ...said.parted.slice(0, SHOWN).map((it) => `! ${titleOf(it)} would be separated from what it refers to (its policy does not set propagateDeps): ${it.missing.map((lacks) => `${lacks.kind} ${lacks.name} not in ${lacks.clusters.join(", ")}`).join("; ")}`),
+      ...said.parted.slice(0, SHOWN).map((it) => `! ${titleOf(it)} would be separated from what it refers to (${it.missing.every((lacks) => lacks.clusterScoped) ? "it lies in no namespace, and is placed by itself" : "its policy does not set propagateDeps"}): ${it.missing.map((lacks) => `${lacks.kind} ${lacks.name} not in ${lacks.clusters.join(", ")}`).join("; ")}`),
       `Pace: ${said.pace.evictionsPerSecond} a second, ${said.pace.failed} of ${said.pace.clusters} clusters failed`,
       ...Object.entries(said.taints).slice(0, SHOWN).flatMap(([cluster, coming]) => coming.map((it) => `after ${span(it.afterSeconds)}: ${cluster} gets taint ${it.taint}`)),
     ]);
