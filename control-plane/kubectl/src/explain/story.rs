@@ -16,7 +16,7 @@ use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::check::listed;
 use muster_shared::conditions;
 use muster_shared::k8s::{Condition, ResourceExt as _};
-use muster_shared::names::namespaced_key;
+use muster_shared::names::{is_cluster_name, namespaced_key};
 
 /// Clusters that a line names at most.
 const MOST_NAMED: usize = 5;
@@ -70,25 +70,24 @@ pub(super) fn remedies(
 ) -> Vec<String> {
     let pending = |kind: &str| {
         let condition = conditions::get(reported, kind)?;
-        (condition.status == conditions::TRUE).then_some(condition.reason.as_str())
+        (condition.status == conditions::TRUE).then_some(condition)
     };
     // A reason that keeps a workload although a taint would move it is shown as not pending.
-    let kept = conditions::get(reported, EVICTION).map(|it| it.reason.as_str());
+    let kept = conditions::get(reported, EVICTION);
     let lacks = pending(references::CONDITION);
-    let reasons = [pending(EVICTION), pending(APPLICATION), kept, lacks];
-    let missing = conditions::get(reported, references::CONDITION);
-    let is_scoped = missing.is_some_and(|it| it.message.ends_with(references::OWN_POLICY));
+    let is_scoped = lacks.is_some_and(|it| it.message.ends_with(references::OWN_POLICY));
+    let found = [pending(EVICTION), pending(APPLICATION), kept, lacks];
     let policy = policy.unwrap_or("its policy");
     let mut remedies: Vec<String> = Vec::new();
-    for reason in reasons.into_iter().flatten() {
-        let remedy = match reason {
+    for condition in found.into_iter().flatten() {
+        let remedy = match condition.reason.as_str() {
             "FailoverOff" => "switch failover on: helm upgrade ... --reset-then-reuse-values --set featureGates.Failover=true; or empty the cluster now: kubectl muster drain CLUSTER".to_owned(),
             "NoExecuteEvictionOff" => "start the control plane with --enable-no-execute-taint-eviction=true".to_owned(),
             "FailoverNotRequested" => format!("set spec.failover.cluster in {policy}, without which a taint of effect PreferNoExecute moves nothing"),
             "StoppedByThreshold" => "bring clusters back: nothing moves while more of them have failed than --unhealthy-cluster-threshold allows".to_owned(),
             "WaitingForRate" => "nothing: it is in the queue, which --resource-eviction-rate empties".to_owned(),
             "MovedLately" => "repair the application: it failed in each cluster that it was in, and is moved less and less often".to_owned(),
-            "Paused" => "end the pause: kubectl muster resume".to_owned(),
+            "Paused" => format!("end the pause: kubectl muster resume{}", paused(&condition.message)),
             "NotFenced" => "see to it that its old copy is stopped when its cluster is cut off: an agent that fences, or another purge mode than Directly".to_owned(),
             "GracefulEvictionDisabled" => "switch the feature gate GracefulEviction on, or choose another purge mode".to_owned(),
             references::NOT_PLACED if is_scoped => "place what the workload refers to where it is, by a policy of its own: it lies in no namespace, and propagateDeps does not take it along".to_owned(),
@@ -100,12 +99,30 @@ pub(super) fn remedies(
             remedies.push(remedy);
         }
     }
-    let is_stranded = [pending(EVICTION), pending(APPLICATION)].contains(&Some("NowhereToGo"));
+    let mut found = [pending(EVICTION), pending(APPLICATION)]
+        .into_iter()
+        .flatten();
+    let is_stranded = found.any(|it| it.reason == "NowhereToGo");
     let fails = attempts.iter().all(|attempt| attempt.failure.is_some());
     if is_stranded || (fails && !attempts.is_empty()) {
         remedies.extend(openings(attempts));
     }
     remedies
+}
+
+/// Returns the cluster that a condition reports to be paused by itself, behind a blank; nothing
+/// where the whole fleet is.
+fn paused(message: &str) -> String {
+    let begins = [
+        "it stays, because movement out of ",
+        "has to leave and stays: movement out of ",
+    ];
+    let mut rest = begins.into_iter().filter_map(|it| message.split_once(it));
+    let cluster = rest
+        .next()
+        .and_then(|(_, rest)| rest.split_once(" is paused"));
+    let cluster = cluster.filter(|it| is_cluster_name(it.0));
+    cluster.map_or_else(String::new, |it| format!(" {}", it.0))
 }
 
 /// Returns what would let clusters take the workload, derived from what refuses it there.
@@ -166,6 +183,8 @@ const REMEDIES: [(&str, &str); 6] = [
 mod tests {
     use std::sync::Arc;
 
+    use muster_control_plane::fleet::pause::Pause;
+    use muster_control_plane::movement::eviction::explain::{EvictionState, Note};
     use muster_control_plane::scheduler::core::explain::{ClusterLine, Refusal};
     use serde_json::{Value, json};
 
@@ -225,6 +244,35 @@ mod tests {
             !reported.contains("returned"),
             "a share of zero is none: {reported}"
         );
+    }
+
+    #[test]
+    fn a_pause_is_ended_where_it_was_ordered() {
+        let own = Pause {
+            cluster: Some("m1".to_owned()),
+            ..Pause::default()
+        };
+        let evicted = |pause: &Pause| {
+            let why = pause.to_string();
+            let state = EvictionState::Paused {
+                cause: "taint x:NoExecute".to_owned(),
+                why,
+            };
+            let cluster = "m1".to_owned();
+            Note { cluster, state }.message()
+        };
+        let fails =
+            format!("the application has been unhealthy in m1, has to leave and stays: {own}");
+        for (kind, message, expected) in [
+            (EVICTION, evicted(&Pause::default()), "resume"),
+            (EVICTION, evicted(&own), "resume m1"),
+            (APPLICATION, fails, "resume m1"),
+        ] {
+            let since = jiff::Timestamp::UNIX_EPOCH;
+            let reported = [conditions::new(kind, "True", "Paused", &message, since)];
+            let found = remedies(None, &reported, &[]);
+            assert_eq!(found, [format!("end the pause: kubectl muster {expected}")]);
+        }
     }
 
     #[test]
