@@ -1,6 +1,7 @@
 //! What the summary advises: what somebody should do now, with a command to copy.
 
 mod orders;
+mod pauses;
 
 use muster_shared::names::condition::DATA_NOT_READY;
 use std::fmt;
@@ -10,9 +11,10 @@ use muster_control_plane::movement::eviction::explain::{FAILED, WAITING};
 use serde::Serialize;
 
 use self::orders::{mend, undone};
+use self::pauses::{Whose, effect, in_the_way, resume};
 use super::super::decide::{NotWell, Report, Waiting};
 use super::clusters::{common_region, is_network};
-use super::{Lost, Severity, count, either, is_emptied, span_of};
+use super::{Lost, Severity, either, is_emptied, span_of};
 
 /// Clusters that a command names at most; a fleet of more never stops by default.
 const NAMED: usize = 10;
@@ -88,14 +90,12 @@ pub(super) fn advice(report: &Report, severity: Severity, lost: Lost) -> Advice 
         );
         return Advice::new(words, format!("{DESCRIBE} {}", down[0].name));
     }
-    if !report.paused.is_empty()
-        && (lost != Lost::No || !report.waiting.is_empty() || !down.is_empty())
-    {
+    if let Some(whose) = in_the_way(report, &down, lost) {
         let first = saving(report).map(|it| format!("bring back {it}"));
-        let effect = effect(report);
+        let effect = effect(report, whose);
         let ask = format!("ask who paused movement whether it may go on; to resume it now{effect}");
         let steps = first.into_iter().chain([ask]);
-        return Advice::new(numbered(steps), resume(report));
+        return Advice::new(numbered(steps), resume(whose));
     }
     if !down.is_empty() && report.pace.band == Band::Stopped {
         return of_stopped(report, &down);
@@ -260,49 +260,11 @@ fn saving(report: &Report) -> Option<String> {
     ))
 }
 
-/// Returns what happens when movement is resumed.
-fn effect(report: &Report) -> String {
-    if report.pace.band == Band::Stopped {
-        return ", by which nothing moves before fewer clusters have failed".to_owned();
-    }
-    let whose = report.paused_clusters.first().and_then(Option::as_ref);
-    let is_here = |it: &&Waiting| whose.is_none() || it.clusters.first() == whose;
-    let (fenced, others): (Vec<&Waiting>, Vec<&Waiting>) = report
-        .waiting
-        .iter()
-        .filter(is_here)
-        .partition(|it| it.stops_seconds.is_some());
-    let leave = match others.len() {
-        0 => None,
-        1 => Some("1 workload that waits leaves its cluster, at the pace of the fleet".to_owned()),
-        more => Some(format!(
-            "{more} workloads that wait leave their clusters, at the pace of the fleet"
-        )),
-    };
-    let last = fenced.iter().filter_map(|it| it.stops_seconds).max();
-    let start = last.map(|seconds| {
-        let (who, is, once) = match &fenced[..] {
-            [only] => (only.workload.clone(), "is", " once its copy has stopped"),
-            more => (
-                count(more.len(), "workload"),
-                "are",
-                " once their copies have stopped",
-            ),
-        };
-        let once = if seconds == 0 { "" } else { once };
-        format!("{who} {is} started elsewhere{once}")
-    });
-    let effects: Vec<String> = leave.into_iter().chain(start).collect();
-    if effects.is_empty() {
-        return String::new();
-    }
-    format!(", by which {}", effects.join(", and "))
-}
-
 /// Returns what may be done without haste, or nothing.
 fn at_leisure(report: &Report, severity: Severity) -> Advice {
-    if !report.paused.is_empty() {
-        return Advice::new("nothing; when the work is done", resume(report));
+    if let Some(first) = report.paused_clusters.first() {
+        let resume = resume(Whose::of(first.as_deref()));
+        return Advice::new("nothing; when the work is done", resume);
     }
     if let Some(first) = report.ordered.first() {
         let words = if is_emptied(report, first) {
@@ -334,14 +296,6 @@ fn at_leisure(report: &Report, severity: Severity) -> Advice {
         words: words.to_owned(),
         command: None,
     }
-}
-
-/// Returns the command that ends the first pause.
-fn resume(report: &Report) -> String {
-    let cluster = report.paused_clusters.first();
-    let cluster = cluster.and_then(Option::as_ref);
-    let whose = cluster.map_or_else(String::new, |it| format!(" {it}"));
-    format!("kubectl muster resume{whose}")
 }
 
 /// Returns the command that explains a workload, which is named as `Deployment default/web`.

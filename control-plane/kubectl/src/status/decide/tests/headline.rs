@@ -357,6 +357,27 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_reported_in_this_
 }
 
 #[test]
+fn a_pause_of_one_cluster_is_to_be_ended_where_it_keeps_something_and_nowhere_else() {
+    for (paused, expected) in [
+        (
+            0,
+            "ask who paused movement whether it may go on; to resume it now, by which 1 workload that waits leaves its cluster, at the pace of the fleet: kubectl muster resume m1",
+        ),
+        (
+            3,
+            "let it go on, and find out with direct access (kubeconfig, the provider's console) whether m1 runs or is dead; what is known here: kubectl describe cluster m1",
+        ),
+    ] {
+        let mut clusters = five(&["Unknown"]);
+        let pause = (PAUSED.to_owned(), "disks".to_owned());
+        clusters[paused].annotations_mut().extend([pause]);
+        let waits = vec![pending("a", "WaitingForToleration", TOLERATED)];
+        let summary = decide(&snapshot(clusters, waits)).summary;
+        assert_eq!(summary.advice.to_string(), expected);
+    }
+}
+
+#[test]
 fn a_copy_that_has_stopped_is_not_to_be_stopped_where_another_one_may_run() {
     let fence = "m1 has x:NoExecute: its copy may run until 400 s after the last renewal";
     let mut binding = pending("ledger", WAITING_FOR_FENCE, fence).as_ref().clone();
