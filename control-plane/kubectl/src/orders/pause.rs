@@ -4,9 +4,12 @@ use std::fmt::Write as _;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
+use jiff::Timestamp;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use muster_control_plane::fleet::attribution::{Attribution, order};
 use muster_control_plane::fleet::pause::{NAME, Pause};
+use muster_shared::api::cluster::Cluster;
+use muster_shared::check::listed;
 use muster_shared::client;
 use muster_shared::clock::later;
 use muster_shared::k8s::{Api, Client, ConfigMap, ObjectMeta};
@@ -20,7 +23,11 @@ use super::order::{change, half};
 use super::server_time;
 use crate::author::Why;
 use crate::chosen::Clusters;
+use crate::list;
 use crate::request::{FIELD_MANAGER, call, delete, find_cluster};
+
+/// Clusters that one line names at most.
+const MOST_NAMED: usize = 10;
 
 /// Clusters of an order that is about the whole fleet where it names none.
 #[derive(Debug, Default, Args)]
@@ -147,6 +154,33 @@ pub(super) async fn write(client: &Client, record: &ConfigMap) -> anyhow::Result
     Ok(())
 }
 
+/// Returns the clusters that are paused by themselves; `None` if they cannot be read.
+async fn paused_alone(client: &Client, now: Timestamp) -> Option<Vec<String>> {
+    let clusters = list::all::<Cluster>(Api::all(client.clone())).await.ok()?;
+    let pauses = Pause::all(None, &clusters, now);
+    Some(pauses.filter_map(|it| it.cluster).collect())
+}
+
+/// Returns what is said of the end of the pause of the fleet, and of the clusters that are paused
+/// by themselves, as far as these are known.
+fn ended(was_paused: bool, own: Option<&[String]>) -> String {
+    let fleet = if was_paused {
+        "Movement goes on"
+    } else {
+        "The fleet was not paused"
+    };
+    match own {
+        None => format!("{fleet}; clusters that are paused by themselves stay so\n"),
+        Some([]) if was_paused => format!("{fleet}\n"),
+        Some([]) => "Movement was not paused\n".to_owned(),
+        Some(names) => format!(
+            "{fleet}; movement out of {} stays paused by itself: kubectl muster resume {} ends that\n",
+            listed(names, MOST_NAMED),
+            names.join(" ")
+        ),
+    }
+}
+
 pub(super) async fn resume(client: &Client, options: &Resuming) -> anyhow::Result<String> {
     let chosen = options.members.chosen().ordered(client).await?;
     let now = server_time::now(client).await;
@@ -155,9 +189,8 @@ pub(super) async fn resume(client: &Client, options: &Resuming) -> anyhow::Resul
         let api: Api<ConfigMap> = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);
         // Whoever may not end the pause is not recorded to have done so.
         let trial = DeleteParams::default().dry_run();
-        let not_paused = "Movement was not paused\n".to_owned();
         if !delete("end the pause", api.delete(NAME, &trial)).await? {
-            return Ok(not_paused);
+            return Ok(ended(false, paused_alone(client, now).await.as_deref()));
         }
         // Whoever watches the record learns thereby who ended the pause. That it ends does not
         // depend on it.
@@ -167,13 +200,9 @@ pub(super) async fn resume(client: &Client, options: &Resuming) -> anyhow::Resul
             .patch_metadata(NAME, &PatchParams::default(), &Patch::Merge(&patch))
             .await;
         let whole = DeleteParams::default();
-        return Ok(
-            if delete("end the pause", api.delete(NAME, &whole)).await? {
-                "Movement goes on; clusters that are paused by themselves stay so\n".to_owned()
-            } else {
-                not_paused
-            },
-        );
+        let was_paused = delete("end the pause", api.delete(NAME, &whole)).await?;
+        let own = paused_alone(client, now).await;
+        return Ok(ended(was_paused, own.as_deref()));
     };
     let mut reported = String::new();
     for name in &names {
@@ -221,6 +250,57 @@ mod tests {
             };
             assert_eq!(chosen, Clusters::of(vec!["m1".to_owned()], None), "{words}");
         }
+    }
+
+    #[test]
+    fn the_end_of_a_pause_names_the_clusters_that_stay_paused() {
+        let names = ["m1", "m2"].map(str::to_owned);
+        let m1_m2 = "; movement out of m1, m2 stays paused by itself: kubectl muster resume m1 m2 ends that\n";
+        let others = "; clusters that are paused by themselves stay so\n";
+        let (goes_on, was_not) = ("Movement goes on", "The fleet was not paused");
+        for (was_paused, own, expected) in [
+            (true, Some(&names[..]), format!("{goes_on}{m1_m2}")),
+            (true, Some(&names[..0]), format!("{goes_on}\n")),
+            (true, None, format!("{goes_on}{others}")),
+            (false, Some(&names[..]), format!("{was_not}{m1_m2}")),
+            (
+                false,
+                Some(&names[..0]),
+                "Movement was not paused\n".to_owned(),
+            ),
+            (false, None, format!("{was_not}{others}")),
+        ] {
+            assert_eq!(ended(was_paused, own), expected);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_cluster_that_is_paused_alone_is_named_where_the_fleet_was_not_paused() {
+        let client = fixtures::api(|request| match *request.method() {
+            Method::DELETE => {
+                let details = json!({"name": NAME});
+                let absent = json!({"kind": "Status", "code": 404, "reason": "NotFound", "details": details});
+                (404, absent)
+            }
+            Method::GET => {
+                let cluster = |name: &str, paused: &str| {
+                    json!({
+                        "metadata": {"name": name, "annotations": {PAUSED: paused}},
+                        "spec": {"syncMode": "Pull"},
+                    })
+                };
+                let over = r#"{"until": "2026-01-01T00:00:00Z"}"#;
+                let items = json!([cluster("m1", "disks"), cluster("m2", over)]);
+                (200, json!({"metadata": {}, "items": items}))
+            }
+            _ => (200, json!({"status": {"userInfo": {"username": "bob"}}})),
+        });
+        let options = Resuming {
+            members: Members::default(),
+            why: Why::default(),
+        };
+        let reported = resume(&client, &options).await.unwrap();
+        assert!(reported.contains("out of m1 stays paused"), "{reported}");
     }
 
     #[tokio::test]
