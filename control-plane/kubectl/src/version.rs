@@ -153,6 +153,8 @@ impl Versions {
                 format!(", which does not lead any more: no control plane does since {since:.0}")
             });
             lines.push(format!("Control plane:  {version}{dead}"));
+        } else {
+            lines.push("Control plane:  not known".to_owned());
         }
         for (version, clusters) in &self.agents {
             lines.push(format!(
@@ -266,7 +268,10 @@ mod tests {
         }
         let newer = of(Some(leader("9.0.0")), 5);
         assert_eq!(newer.skew.len(), 3, "{:?}", newer.skew);
+        // One that acts without an election has no lease to say it on.
         let none = of(None, 5);
         assert!(none.skew.is_empty());
+        let text = none.table();
+        assert!(text.contains("\nControl plane:  not known\n"), "{text}");
     }
 }

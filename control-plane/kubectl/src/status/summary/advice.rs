@@ -106,6 +106,12 @@ pub(super) fn advice(report: &Report, severity: Severity, lost: Lost) -> Advice 
 /// Returns what to do where nothing stops all movement, for what is down or waits for somebody;
 /// `None` where nothing does.
 fn of_workloads(report: &Report, down: &[&NotWell]) -> Option<Advice> {
+    if report.clusters == Some(0) {
+        return Some(Advice::new(
+            "let a first cluster join",
+            "kubectl muster token create --cluster-name member1 --print-helm-command",
+        ));
+    }
     let of_stranded = |it: &Waiting, words: &str| Advice::new(words, explain(&it.workload));
     if let Some(first) = report.stranded.first() {
         return Some(of_stranded(

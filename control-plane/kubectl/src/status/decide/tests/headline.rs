@@ -93,6 +93,13 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_reported_in_this_
     for (what, snapshot, service, next, advice) in vec![
         ("well", with(&[], healthy(3, "m1")), nothing.0, nothing.1, nothing.2.to_owned()),
         (
+            "nobody has joined, and nothing has a place",
+            snapshot(Vec::new(), vec![binding("web", &[("Scheduled", "False", "NoClusterFit")], None)]),
+            "1 workload is without service (Deployment default/web)",
+            nothing.1,
+            "let a first cluster join: kubectl muster token create --cluster-name member1 --print-helm-command".to_owned(),
+        ),
+        (
             "a ConfigMap has no service to lose",
             with(&["Unknown"], vec![config]),
             nothing.0,
