@@ -10,6 +10,7 @@ use muster_control_plane::movement::application_failover::explain::CONDITION as 
 use muster_control_plane::movement::eviction::explain;
 use muster_control_plane::propagation::binding::references;
 use muster_control_plane::propagation::binding::render::Scope;
+use muster_control_plane::scheduler::controller::waits_to_move;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::conditions;
 use muster_shared::names::condition;
@@ -109,8 +110,8 @@ pub(super) struct WorkloadRow {
     /// Clusters among `leaving` that are silent, so that their copies are not reported.
     not_heard: Vec<String>,
     /// `Placed`, `Moving`, `Unplaced`, `Unknown`, `DependenciesMissing`, or the reason of a pending
-    /// eviction, of a failing application that is to leave, or of a new copy that is not created
-    /// yet.
+    /// eviction, of a failing application that is to leave, of a new copy that is not created yet,
+    /// or of a new placement that waits.
     state: String,
     since: Option<Timestamp>,
     message: String,
@@ -140,6 +141,7 @@ impl WorkloadRow {
         let unknown = holds(condition::FULLY_APPLIED, conditions::UNKNOWN);
         let held = held_back(&status.conditions).next();
         let lacks = holds(references::CONDITION, conditions::TRUE);
+        let anew = holds(condition::SCHEDULED, conditions::TRUE).filter(|_| waits_to_move(status));
         // What follows others is placed where they are.
         let targets = Scope::of(spec).targets;
         let old = left
@@ -171,6 +173,7 @@ impl WorkloadRow {
             (_, _, Some(unknown)) => (UNKNOWN.to_owned(), Some(unknown)),
             _ if !silent.is_empty() => (UNKNOWN.to_owned(), None),
             _ if targets.is_empty() => ("Unplaced".to_owned(), None),
+            _ if anew.is_some() => (anew.map(|it| it.reason.clone()).unwrap_or_default(), anew),
             _ if lacks.is_some() => (references::CONDITION.to_owned(), lacks),
             _ => ("Placed".to_owned(), None),
         };

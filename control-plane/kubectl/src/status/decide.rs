@@ -40,6 +40,7 @@ use muster_control_plane::movement::eviction::explain::{
 use muster_control_plane::movement::eviction::judge::Switches;
 use muster_control_plane::propagation::binding::companions::runs_nothing;
 use muster_control_plane::propagation::binding::references;
+use muster_control_plane::scheduler::controller::waits_to_move;
 use muster_control_plane::settings::Settings;
 use muster_shared::api::any_binding::AnyBinding;
 
@@ -182,6 +183,8 @@ pub(super) struct Report {
     /// Workloads of which a new copy is not created yet: it waits for its data, or for the removal
     /// of the old one.
     pub held_back: Vec<Waiting>,
+    /// Workloads that are to be placed anew, and stay where they are for now.
+    pub held_moves: Group,
     /// Workloads that are placed where something they refer to is not.
     pub without_dependencies: Vec<Waiting>,
     /// Workloads with a cluster in which their policies suspend what is to be created or changed.
@@ -424,6 +427,10 @@ fn take(report: &mut Report, binding: &AnyBinding, silent: &BTreeSet<String>) {
     }
     if is_suspended(binding) {
         report.suspended.add(binding);
+    }
+    let is_placed = holds(condition::SCHEDULED, conditions::TRUE).is_some();
+    if pending.is_none() && is_placed && waits_to_move(status) && !runs_nothing(spec) {
+        report.held_moves.add(binding);
     }
     let unheard = unknown::of_silent(binding, silent);
     if let Some(unheard) = unheard.filter(|_| !runs_nothing(spec) && !service::is_over(binding)) {

@@ -25,7 +25,8 @@ pub(crate) use self::completed::{UNREAD, has_completed_everywhere};
 pub use self::initial_placement::InitialPlacement;
 pub use self::live::LiveSnapshot;
 use self::movement::has_copies;
-pub(crate) use self::movement::{waits_for_others, waits_to_move};
+pub(crate) use self::movement::waits_for_others;
+pub use self::movement::waits_to_move;
 
 use std::borrow::Cow;
 use std::collections::HashMap;

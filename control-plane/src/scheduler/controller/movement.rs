@@ -48,7 +48,7 @@ pub(crate) fn waits_for_others(status: &ResourceBindingStatus) -> bool {
 }
 
 /// Returns whether a binding says that its move waits.
-pub(crate) fn waits_to_move(status: &ResourceBindingStatus) -> bool {
+pub fn waits_to_move(status: &ResourceBindingStatus) -> bool {
     const WAITS: [&str; 5] = [PAUSED, WAITING_FOR_RATE, STOPPED, OBSTRUCTED, SUSPENDED];
     let reported = conditions::get(&status.conditions, SCHEDULED);
     reported.is_some_and(|reported| WAITS.contains(&&*reported.reason))

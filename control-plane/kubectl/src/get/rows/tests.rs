@@ -39,6 +39,8 @@ fn the_state_of_a_workload_is_what_somebody_has_to_know_first() {
     let late = condition("DataPending", "True", "DataNotReady");
     let lacking = condition("DependenciesMissing", "True", "DependenciesNotPlaced");
     let unheard = condition("FullyApplied", "Unknown", "ClustersNotHeard");
+    let held = condition("Scheduled", "True", "StoppedByThreshold");
+    let placed = condition("Scheduled", "True", "Success");
     for (conditions, leaving, state, since) in [
         (json!([]), None, "Placed", "-"),
         (json!([]), Some("m2"), "Moving", "60s"),
@@ -49,6 +51,8 @@ fn the_state_of_a_workload_is_what_somebody_has_to_know_first() {
         (failing, None, "WaitingForToleration", "5m0s"),
         (lacking, None, "DependenciesMissing", "5m0s"),
         (unheard, None, "Unknown", "5m0s"),
+        (held, None, "StoppedByThreshold", "5m0s"),
+        (placed, None, "Placed", "-"),
     ] {
         let row = WorkloadRow::of(&binding(&conditions, leaving), &Left::default());
         assert_eq!(row.state, state, "{conditions}");

@@ -32,6 +32,7 @@ pub(super) fn facts(report: &Report, now: Timestamp) -> Vec<Fact> {
         ("Clusters", counts_of_clusters(report)),
         ("Workloads", counts_of_workloads(report)),
     ]);
+    all.extend(held_moves(report).map(|it| ("To move", it)));
     all.extend(suspended(report).map(|it| ("Suspended", it)));
     all.extend(hostnames(report).map(|it| ("Host names", it)));
     all.extend(unpublished(report).map(|it| ("Host names", it)));
@@ -223,6 +224,21 @@ fn unpublished(report: &Report) -> Option<String> {
     let names = first_titles(&names, number);
     let verb = either(number, "is", "are");
     let whose = format!("{number} ({names}) {verb} not published; why: kubectl muster explain");
+    (number > 0).then_some(whose)
+}
+
+/// Returns a sentence about workloads that are to be placed anew and stay where they are for now;
+/// `None` without any.
+fn held_moves(report: &Report) -> Option<String> {
+    let number = report.held_moves.count;
+    let names = first_titles(&report.held_moves.names, number);
+    let stays = either(
+        number,
+        "is to be placed anew, and stays where it is",
+        "are to be placed anew, and stay where they are",
+    );
+    let who = count(number, "workload");
+    let whose = format!("{who} ({names}) {stays} for now; why: kubectl muster explain");
     (number > 0).then_some(whose)
 }
 

@@ -349,6 +349,12 @@ fn of_fleet(report: &Report, pauses: &[Pause]) -> Next {
             let (who, verb) = (count(number, "workload"), either(number, "starts", "start"));
             format!("{who} {verb} when nothing holds the new copies back; when is not known").into()
         }
+        (None, []) if report.held_moves.count > 0 => {
+            let number = report.held_moves.count;
+            let (who, verb) = (count(number, "workload"), either(number, "is", "are"));
+            format!("{who} {verb} placed anew when nothing holds that back; when is not known")
+                .into()
+        }
         (None, []) => "nothing moves or waits".into(),
     }
 }

@@ -264,6 +264,37 @@ fn workloads_that_lack_what_they_refer_to_are_counted_and_listed() {
 }
 
 #[test]
+fn what_is_to_be_placed_anew_and_waits_is_reported() {
+    let pause = ("Scheduled", "True", "Paused");
+    let leaves = ("EvictionPending", "True", "Paused");
+    let reported = "To move:    1 workload (Deployment default/web) is to be placed anew, and stays where it is for now; why: kubectl muster explain\n";
+    let next = "1 workload is placed anew when nothing holds that back; when is not known";
+    for (conditions, expected) in [
+        (vec![pause], true),
+        (vec![("Scheduled", "True", "Success")], false),
+        (vec![("Scheduled", "False", "Paused")], false),
+        // It is reported as one that has to leave.
+        (vec![pause, leaves], false),
+    ] {
+        let report = decide(&snapshot(well(), vec![binding("web", &conditions, None)]));
+        let text = print::table(&report, NOW.parse().unwrap());
+        assert_eq!(text.contains(reported), expected, "{conditions:?}: {text}");
+        assert_eq!(report.summary.next == next, expected, "{conditions:?}");
+        assert_eq!(usize::from(expected), report.held_moves.count);
+    }
+    let paused = Snapshot {
+        pause: Ok(Some(super::pause(None))),
+        ..snapshot(
+            vec![cluster("m1", "Unknown", &[]), cluster("m2", "True", &[])],
+            vec![binding("web", &[pause], None)],
+        )
+    };
+    let advice = decide(&paused).summary.advice.to_string();
+    let effect = "to resume it now, by which 1 workload is placed anew: kubectl muster resume";
+    assert!(advice.ends_with(effect), "{advice}");
+}
+
+#[test]
 fn it_is_reported_where_failovers_are_not_recorded() {
     for (flag, expected) in [
         ("--controllers=*", false),

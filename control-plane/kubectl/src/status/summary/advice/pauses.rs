@@ -3,7 +3,7 @@
 use muster_control_plane::fleet::budget::rate::Band;
 
 use crate::status::decide::{NotWell, Report, Waiting};
-use crate::status::summary::{Lost, count};
+use crate::status::summary::{Lost, count, either};
 
 /// What a pause holds.
 #[derive(Clone, Copy)]
@@ -82,7 +82,14 @@ pub(super) fn effect(report: &Report, whose: Whose<'_>) -> String {
         let once = if seconds == 0 { "" } else { once };
         format!("{who} {is} started elsewhere{once}")
     });
-    let effects: Vec<String> = leave.into_iter().chain(start).collect();
+    let anew = match (whose, report.held_moves.count) {
+        (Whose::Cluster(_), _) | (Whose::Fleet, 0) => None,
+        (Whose::Fleet, number) => {
+            let (who, verb) = (count(number, "workload"), either(number, "is", "are"));
+            Some(format!("{who} {verb} placed anew"))
+        }
+    };
+    let effects: Vec<String> = leave.into_iter().chain(start).chain(anew).collect();
     if effects.is_empty() {
         return String::new();
     }
