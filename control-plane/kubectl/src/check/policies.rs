@@ -213,7 +213,8 @@ fn taints(category: &mut Category, facts: &Facts) {
                 format!("Somebody drains it. To end that: kubectl muster undrain {name}")
             } else {
                 format!(
-                    "It stays until somebody takes it off: kubectl muster taint {name} KEY:EFFECT-"
+                    "It stays until somebody takes it off: kubectl muster taint {name} {}:{}-",
+                    taint.key, taint.effect
                 )
             };
             category.warning(

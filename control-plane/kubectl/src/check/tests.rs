@@ -411,6 +411,25 @@ fn a_fleet_that_fell_silent_one_by_one_is_not_blamed_on_the_network() {
 }
 
 #[test]
+fn a_taint_that_no_policy_set_is_reported_with_the_command_that_takes_it_off() {
+    for (key, command) in [
+        ("mine", "taint m1 mine:NoExecute-"),
+        ("failover.muster.io/drain", "undrain m1"),
+    ] {
+        let mut facts = sound();
+        facts.clusters.as_mut().unwrap()[0].spec.taints =
+            read(json!([{"key": key, "effect": "NoExecute"}]));
+        let verdicts = judge(&facts);
+        let found = verdicts.iter().find(|it| it.name == "taints");
+        let hint = found.and_then(|it| it.hint.as_deref()).unwrap();
+        assert!(
+            hint.ends_with(&format!("kubectl muster {command}")),
+            "{hint}"
+        );
+    }
+}
+
+#[test]
 fn a_cluster_that_falls_silent_while_nobody_leads_is_not_ready_and_its_clock_is_not_to_blame() {
     for (renewed, is_silent) in [(Some(false), true), (None, false)] {
         let mut facts = sound();
