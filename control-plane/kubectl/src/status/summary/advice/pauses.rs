@@ -1,5 +1,7 @@
 //! What the summary advises while movement is paused.
 
+use std::collections::BTreeSet;
+
 use muster_control_plane::fleet::budget::rate::Band;
 
 use crate::status::decide::{NotWell, Report, Waiting};
@@ -34,17 +36,15 @@ pub(super) fn in_the_way<'a>(
     down: &[&NotWell],
     lost: Lost,
 ) -> Option<Whose<'a>> {
-    let waits = |name: &str| {
-        let mut waiting = report.waiting.iter().flat_map(|it| &it.clusters);
-        waiting.any(|it| it == name)
-    };
+    let waiting = report.waiting.iter().flat_map(|it| &it.clusters);
+    let waiting: BTreeSet<&str> = waiting.map(String::as_str).collect();
     let mut pauses = report
         .paused_clusters
         .iter()
         .map(|it| Whose::of(it.as_deref()));
     pauses.find(|it| match it {
         Whose::Fleet => lost != Lost::No || !report.waiting.is_empty() || !down.is_empty(),
-        Whose::Cluster(name) => waits(name) || down.iter().any(|it| it.name == *name),
+        Whose::Cluster(name) => waiting.contains(name) || down.iter().any(|it| it.name == *name),
     })
 }
 
