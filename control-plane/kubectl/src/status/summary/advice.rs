@@ -214,7 +214,7 @@ fn of_lost(report: &Report, down: &[&NotWell], first: &NotWell) -> Advice {
         ),
         _ => (
             format!("{words}; to list those that are not ready"),
-            "kubectl muster get clusters | grep -v ' True '".to_owned(),
+            "kubectl muster get clusters | grep -v ' True[ ,]'".to_owned(),
         ),
     };
     Advice::new(words, command)

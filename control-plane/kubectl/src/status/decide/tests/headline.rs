@@ -762,7 +762,7 @@ fn what_many_lost_clusters_have_in_common_is_advised_with_a_list_of_them_alone()
         (
             12,
             format!(
-                "look first for what the 8 in eu-north have in common, then {own} the 12 clusters run or are dead; to list those that are not ready: kubectl muster get clusters | grep -v ' True '"
+                "look first for what the 8 in eu-north have in common, then {own} the 12 clusters run or are dead; to list those that are not ready: kubectl muster get clusters | grep -v ' True[ ,]'"
             ),
         ),
     ] {

@@ -87,7 +87,7 @@ fn the_loss_of_a_region_of_a_large_fleet_is_reported_as_that_and_in_a_bounded_an
         [
             "perhaps 1200 workloads are without service, at worst since 00:04:20Z (Deployment default/w00043, w00045, w00047 and 1197 more): their clusters (region-03-c001, region-03-c015, region-03-c029 and 3 more) are silent",
             "in 4 min (00:14:00Z): the last of 1200 workloads that wait has been placed elsewhere, at the latest",
-            "let it go on; look first for what the 80 in region-03 have in common, then find out with direct access (kubeconfig, the provider's console) whether the 100 clusters run or are dead; to list those that are not ready: kubectl muster get clusters | grep -v ' True '",
+            "let it go on; look first for what the 80 in region-03 have in common, then find out with direct access (kubeconfig, the provider's console) whether the 100 clusters run or are dead; to list those that are not ready: kubectl muster get clusters | grep -v ' True[ ,]'",
             "200 old copies not confirmed gone in region-03-c008 (silent): Deployment default/w00044, w00544, w01044 and 197 more; 200 old copies not confirmed gone in region-03-c022 (silent): Deployment default/w00046, w00546, w01046 and 197 more; 200 old copies not confirmed gone in region-03-c036 (silent): Deployment default/w00048, w00548, w01048 and 197 more; and 1000 in 5 other clusters. Only if two copies at once do harm, stop these (others there may be the only ones) with direct access to the cluster, which removes them when it is back; the first: kubectl --kubeconfig '<kubeconfig of region-03-c008>' scale deployment/w00044 -n default --replicas=0",
         ]
     );
