@@ -62,7 +62,7 @@ use crate::held_back::held_back;
 use crate::leader::{Leader, SILENT};
 use crate::old_copies::{self, InCluster, OldCopies, old_copies};
 use crate::pace::Pace;
-use crate::running::Source;
+use crate::running::{Running, Source};
 use crate::table::Workload;
 
 /// Reason why no taint moves anything while nothing judges taints.
@@ -145,6 +145,10 @@ pub(super) struct Report {
     /// Reason why failovers are not recorded, if they are not.
     #[serde(skip)]
     pub unrecorded: Option<&'static str>,
+    /// Flags by which `simulate` answers as this control plane does, with failover on and without
+    /// `--unhealthy-cluster-threshold`.
+    #[serde(skip)]
+    pub flags: Vec<String>,
     /// Source of the gate and the pace.
     pub settings_from: Source,
     /// The pauses in force.
@@ -254,6 +258,7 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
         unrecorded: (!snapshot.settings.runs("failoverHistory")).then_some(
             "the controller failoverHistory is off (--controllers): failovers are not recorded, and what is shown to go on may be over",
         ),
+        flags: flags(snapshot),
         settings_from: snapshot.source,
         paused: pauses
             .iter()
@@ -309,6 +314,22 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
     report.summary = Summary::of(&report, snapshot.now);
     report.unread = together(std::mem::take(&mut report.unread));
     report
+}
+
+/// Returns the flags by which `simulate`, which takes no published ones beside flags of its own,
+/// answers by the settings of a snapshot with failover on.
+fn flags(snapshot: &Snapshot) -> Vec<String> {
+    let running = Running {
+        settings: snapshot.settings.clone(),
+        source: snapshot.source,
+        unknown: Vec::new(),
+    };
+    let mut flags = match running.with_failover() {
+        Ok((settings, _)) => settings.decisive(),
+        Err(_) => running.settings.decisive(),
+    };
+    flags.retain(|it| !it.starts_with("--unhealthy-cluster-threshold="));
+    flags
 }
 
 /// Counts the copies in each cluster that a person ordered something for.

@@ -236,9 +236,25 @@ fn of_stopped(report: &Report, down: &[&NotWell]) -> Advice {
         "only if they are dead, since workloads that still run there would run twice, set eviction.unhealthyClusterThreshold of the chart (muster-control-plane --unhealthy-cluster-threshold) from {} to {enough} or more: {} of {} have failed. To see what would move then, which changes nothing",
         pace.threshold, pace.failed, pace.counted
     );
-    let command =
-        format!("kubectl muster simulate --lost {names} -- --unhealthy-cluster-threshold={enough}");
+    // Flags take the place of those that the leader publishes, failover included.
+    let flags = report.flags.iter().map(|it| quoted(it));
+    let flags = flags.chain([format!("--unhealthy-cluster-threshold={enough}")]);
+    let flags: Vec<String> = flags.collect();
+    let command = format!(
+        "kubectl muster simulate --lost {names} -- {}",
+        flags.join(" ")
+    );
     Advice::new(numbered([back, raise].into_iter()), command)
+}
+
+/// Returns a flag as a shell takes it.
+fn quoted(flag: &str) -> String {
+    let is_plain = |it: char| it.is_ascii_alphanumeric() || "-=,./:_".contains(it);
+    if flag.chars().all(is_plain) {
+        flag.to_owned()
+    } else {
+        format!("'{flag}'")
+    }
 }
 
 /// Returns several steps with their numbers, in the order in which they are to be taken.
@@ -392,6 +408,16 @@ mod tests {
             ("Tenant acme", "delete tenant/acme"),
         ] {
             assert_eq!(stopped(workload), expected);
+        }
+    }
+
+    #[test]
+    fn a_flag_is_quoted_where_a_shell_would_change_it() {
+        for (flag, expected) in [
+            ("--resource-eviction-rate=5", "--resource-eviction-rate=5"),
+            ("--controllers=*,-traffic", "'--controllers=*,-traffic'"),
+        ] {
+            assert_eq!(quoted(flag), expected);
         }
     }
 

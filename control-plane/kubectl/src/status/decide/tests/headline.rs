@@ -80,7 +80,7 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_reported_in_this_
     } });
     let config = fixtures::binding("default", "settings", &config);
     let stopped = |reason: &str| with(&["Unknown"; 3], fenced(reason));
-    let raise = "only if they are dead, since workloads that still run there would run twice, set eviction.unhealthyClusterThreshold of the chart (muster-control-plane --unhealthy-cluster-threshold) from 0.55 to 0.60 or more: 3 of 5 have failed. To see what would move then, which changes nothing: kubectl muster simulate --lost m1,m2,m3 -- --unhealthy-cluster-threshold=0.60";
+    let raise = "only if they are dead, since workloads that still run there would run twice, set eviction.unhealthyClusterThreshold of the chart (muster-control-plane --unhealthy-cluster-threshold) from 0.55 to 0.60 or more: 3 of 5 have failed. To see what would move then, which changes nothing: kubectl muster simulate --lost m1,m2,m3 -- --feature-gates=Failover=true --unhealthy-cluster-threshold=0.60";
     let common = "look for the common cause and bring back at least 1 of them, by which workloads may move again";
     let keep = "m1 within 60 s, or Deployment default/ledger stops there";
     let nothing = (
@@ -361,6 +361,22 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_reported_in_this_
         let found = [reported_service.1, reported_next.1, reported_advice.1];
         assert_eq!(found, [service.to_owned(), next.to_owned(), advice], "{what}");
     }
+}
+
+#[test]
+fn the_forecast_that_is_advised_is_by_the_settings_that_hold() {
+    let flags = [
+        "--resource-eviction-rate=5",
+        "--unhealthy-cluster-threshold=0.5",
+    ];
+    let settings = Settings::of_flags(&flags.map(str::to_owned)).unwrap();
+    let stopped = Snapshot {
+        settings,
+        ..snapshot(five(&["Unknown"; 3]), healthy(1, "m1"))
+    };
+    let advice = decide(&stopped).summary.advice.to_string();
+    let expected = "simulate --lost m1,m2,m3 -- --feature-gates=Failover=true --resource-eviction-rate=5 --unhealthy-cluster-threshold=0.60";
+    assert!(advice.ends_with(expected), "{advice}");
 }
 
 #[test]
