@@ -95,7 +95,7 @@ pub(super) struct Leaving {
 }
 
 /// Returns the name of the account in the member.
-fn account(cluster: &str) -> String {
+pub(super) fn account(cluster: &str) -> String {
     format!("muster-push-{cluster}")
 }
 

@@ -7,11 +7,14 @@ use muster_control_plane::settings::FAILOVER;
 use muster_shared::check::common::life;
 use muster_shared::check::{Category, Refusal, listed};
 use muster_shared::client::Life;
+use muster_shared::names::CLUSTER_NAMESPACE;
 use muster_shared::self_report::LeaderReport;
 
 use super::facts::{Admission, Facts};
 use super::fleet_api::OWN;
 use super::{fleet_api, rights};
+use crate::install::NAMESPACE;
+use crate::join::account;
 
 /// Tokens and clusters that one line names.
 const MOST: usize = 5;
@@ -205,7 +208,10 @@ pub(super) fn credentials(category: &mut Category, facts: &Facts) {
             for (cluster, token) in tokens {
                 let whose = format!("the token for {cluster}");
                 let hint = format!(
-                    "The control plane renews it: kubectl describe cluster {cluster} says why not. Or: kubectl muster join {cluster}"
+                    "The control plane renews it: kubectl describe cluster {cluster} says why not. By hand: write the output of\n\
+                     kubectl --kubeconfig '<kubeconfig of {cluster}>' -n {NAMESPACE} create token {}\n\
+                     to the key token of Secret {CLUSTER_NAMESPACE}/{cluster} of the fleet API (as kubectl muster join named them).",
+                    account(cluster)
                 );
                 life(category, "push-tokens", &whose, *token, facts.now, &hint);
             }

@@ -411,6 +411,21 @@ fn a_fleet_that_fell_silent_one_by_one_is_not_blamed_on_the_network() {
 }
 
 #[test]
+fn a_token_that_is_not_renewed_is_replaced_and_its_cluster_is_not_joined_again() {
+    let mut facts = sound();
+    let ended = Some(until("2029-12-31T23:00:00Z"));
+    facts.push_tokens = Ok(BTreeMap::from([("m3".to_owned(), ended)]));
+    let verdicts = judge(&facts);
+    let found = verdicts.iter().find(|it| it.name == "push-tokens");
+    let hint = found.and_then(|it| it.hint.as_deref()).unwrap();
+    for part in ["create token muster-push-m3", "Secret karmada-cluster/m3"] {
+        assert!(hint.contains(part), "{hint}");
+    }
+    // `join` refuses the name of a cluster that is there.
+    assert!(!hint.contains("join m3"), "{hint}");
+}
+
+#[test]
 fn a_taint_that_no_policy_set_is_reported_with_the_command_that_takes_it_off() {
     for (key, command) in [
         ("mine", "taint m1 mine:NoExecute-"),
