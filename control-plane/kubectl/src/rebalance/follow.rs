@@ -92,11 +92,12 @@ pub(super) fn workload_of(resource: &ObjectReference) -> WorkloadReference {
     }
 }
 
-/// Returns whether every chosen cluster reports a healthy copy, and no old copy waits for that.
+/// Returns whether every chosen cluster reports a healthy copy, and no old copy waits for that. A
+/// share of zero replicas is no copy.
 fn is_moved(binding: &AnyBinding) -> bool {
     let (spec, status) = (&binding.spec, binding.status());
-    let mut clusters = spec.clusters.iter();
-    !spec.is_moving() && clusters.all(|it| status.is_healthy_in(&it.name))
+    let mut copies = spec.copies();
+    !spec.is_moving() && copies.all(|it| status.is_healthy_in(&it.name))
 }
 
 /// Shows the progress until all have moved.
@@ -182,6 +183,16 @@ mod tests {
         ] {
             let found = check(asked, requested, tasks.clone(), health);
             assert_eq!(found, expected, "{what}");
+        }
+        for (replicas, expected) in [(0, true), (1, false)] {
+            let shares =
+                json!([{"name": "home", "replicas": 2}, {"name": "silent", "replicas": replicas}]);
+            let changes = json!({
+                "spec": {"replicas": 2, "clusters": shares},
+                "status": {"aggregatedStatus": [{"clusterName": "home", "health": "Healthy"}]},
+            });
+            let binding = fixtures::binding("shop", "web-deployment", &changes);
+            assert_eq!(is_moved(&binding), expected, "{replicas}");
         }
     }
 }
