@@ -110,10 +110,9 @@ async fn asked(
     let (record, pause_unread) = view::pause_if_read(&client).await;
     let lease = running::lease(&client, settings).await;
     let now = calendar();
-    let on = |cluster: &&Cluster| binding.spec.target(&cluster.name_any()).is_some();
-    let paused = Pause::all(record.as_ref(), clusters.iter().filter(on), now)
-        .next()
-        .map(|pause| pause.to_string());
+    let pauses: Vec<Pause> = Pause::all(record.as_ref(), &clusters, now).collect();
+    let is_on = |name: &str| binding.spec.target(name).is_some();
+    let paused = pause_of(&pauses, is_on).map(ToString::to_string);
     let data = DataPlaces::among(&data(&client, binding).await);
     let snapshot = Snapshot::new(clusters.into_iter().map(Arc::new)).with_data(data);
     let old_copies = match works(&client, binding).await {
@@ -127,12 +126,19 @@ async fn asked(
         old_copies,
         nobody_leads: Leader::of(&lease, now).missing(),
         paused,
+        pauses,
         pause_unread,
         suspended,
         returns,
         ..answer
     };
     Ok(answer.waiting(binding, &snapshot, settings, now))
+}
+
+/// Returns the first pause that holds for the fleet or for a cluster that is meant.
+fn pause_of(pauses: &[Pause], is_meant: impl Fn(&str) -> bool) -> Option<&Pause> {
+    let mut pauses = pauses.iter();
+    pauses.find(|it| it.cluster.as_deref().is_none_or(&is_meant))
 }
 
 /// Reads the bindings of the objects that are data of a workload, with its own, as far as they may
@@ -211,6 +217,9 @@ pub(super) struct Answer {
     /// The pause that keeps it where it is, whatever is said below.
     #[serde(skip_serializing_if = "Option::is_none")]
     paused: Option<String>,
+    /// The pauses that hold, that of the fleet first.
+    #[serde(skip)]
+    pauses: Vec<Pause>,
     /// A sentence if it is not known whether movement is paused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pause_unread: Option<String>,
@@ -367,9 +376,9 @@ impl Answer {
             if is_divided_job(spec) {
                 leaving.waits_for.push(UNDONE.to_owned());
             }
-            if let Some(paused) = &self.paused {
-                leaving.waits_for.push(paused.clone());
-            }
+            // The pause of another cluster keeps no copy there.
+            let pause = pause_of(&self.pauses, |name| name == task.from_cluster);
+            leaving.waits_for.extend(pause.map(ToString::to_string));
         }
         self
     }

@@ -107,6 +107,26 @@ fn what_an_old_copy_waits_for_is_reported_beside_it_and_of_a_job_that_no_grace_p
 }
 
 #[test]
+fn an_old_copy_waits_for_the_pause_of_the_fleet_or_of_its_cluster_and_for_no_other() {
+    let (binding, snapshot) = scene();
+    let now = "2024-01-01T00:03:00Z".parse().unwrap();
+    for (cluster, expected) in [(None, true), (Some("m4"), true), (Some("m1"), false)] {
+        let pause = Pause {
+            cluster: cluster.map(str::to_owned),
+            ..Pause::default()
+        };
+        let waits = format!("its copy there waits: {pause}");
+        let answer = Answer {
+            pauses: vec![pause],
+            ..answer()
+        };
+        let answer = answer.waiting(&binding, &snapshot, &Settings::default(), now);
+        let text = answer.to_string();
+        assert_eq!(text.contains(&waits), expected, "{text}");
+    }
+}
+
+#[test]
 fn the_priority_of_a_workload_is_shown_if_it_has_one() {
     for (priority, expected) in [(None, None), (Some(0), None), (Some(-5), Some(-5))] {
         let (mut binding, snapshot) = scene();
