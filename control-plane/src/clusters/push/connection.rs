@@ -27,7 +27,7 @@ pub fn secret_key(cluster: &Cluster) -> Option<SecretKey> {
 /// A text for the operator that says what is missing, and where.
 pub async fn connection(cluster: &Cluster, secret: Option<&Secret>) -> Result<Config, String> {
     let Some((namespace, name)) = secret_key(cluster) else {
-        return Err("spec.secretRef is empty: name a Secret with token and caBundle, or join the cluster by `kubectl muster join`".to_owned());
+        return Err("spec.secretRef is empty: name a Secret with token and caBundle, as `kubectl muster join` does for a cluster that is not in the fleet yet".to_owned());
     };
     let title = format!("Secret {namespace}/{name}");
     let endpoint = cluster.spec.api_endpoint.clone().unwrap_or_default();
@@ -200,7 +200,12 @@ mod tests {
         let strange = "shop/db is not that of this cluster";
         for (more, data, labels, expected) in [
             (&unplaced, Some(&sound), &plain, "spec.apiEndpoint is empty"),
-            (&unnamed, None, &plain, "spec.secretRef is empty"),
+            (
+                &unnamed,
+                None,
+                &plain,
+                "spec.secretRef is empty: name a Secret with token and caBundle, as `kubectl muster join` does for a cluster that is not in the fleet yet",
+            ),
             (&plain, None, &plain, gone),
             (&plain, Some(&tokenless), &plain, "no key token"),
             (&plain, Some(&empty), &plain, "no key token"),
