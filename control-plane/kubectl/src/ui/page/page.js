@@ -64,11 +64,13 @@ const LISTS = {
   unheard: ["? is silent", "bad"],
   moving: ["→ moves", "good"],
 };
+// What the API refused is not said by the reason alone.
+const FAILED = "EvictWorkloadFromClusterFailed";
 const queue = new Rows("queue", (it) => `${it.state} ${it.workload} ${it.from || ""}`, [
   { title: "State", text: (it) => LISTS[it.state][0], kind: (it) => LISTS[it.state][1] },
   { title: "Workload", head: true, text: (it) => it.workload, href: (it) => workloadAddress(it.workload) },
   { title: "Why", long: true, text: (it) => it.state === "moving" ? `leaves ${it.from} when the new copy is healthy; now on ${it.to.join(", ") || "no cluster yet"}`
-    : it.state === "waiting" ? `${it.why}${it.clusters ? `, in ${it.clusters.join(" and ")}` : ""}` : `${it.why || it.reason}: ${it.message}` },
+    : it.state === "waiting" && it.reason !== FAILED ? `${it.why}${it.clusters ? `, in ${it.clusters.join(" and ")}` : ""}` : `${it.why || it.reason}: ${it.message}` },
   { title: "Since", text: (it) => (it.since ? ago(it.since, now()) : "–") },
   { title: "Next", text: (it) => (it.next ? upcoming(it.next, now()) : "–") },
 ], "nothing moves or waits", 10, "kubectl muster status -o wide");
