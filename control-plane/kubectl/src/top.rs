@@ -51,6 +51,7 @@ pub(super) async fn carry_out(client: &Client, options: &Options) -> anyhow::Res
     let chosen = options.clusters.or_all().seen(client).await?;
     let view = View::read(client, &Settings::default()).await;
     // Whoever may not read leases sees the clusters.
+    let unread = view.leases.as_ref().err().cloned();
     let leases = view.leases.unwrap_or_default();
     let clusters = view.clusters.map_err(anyhow::Error::msg)?;
     let now = calendar();
@@ -71,7 +72,11 @@ pub(super) async fn carry_out(client: &Client, options: &Options) -> anyhow::Res
         return Ok(none(None, None, options.clusters.selector()));
     }
     sort(&mut rows, options.sort);
-    print(&rows, options.output, None, |wide| table(&rows, wide, now))
+    let text = print(&rows, options.output, None, |wide| table(&rows, wide, now))?;
+    Ok(match unread.filter(|_| options.output.is_text()) {
+        Some(why) => format!("{text}\nHEARD is not known: {why}\n"),
+        None => text,
+    })
 }
 
 /// A cluster.

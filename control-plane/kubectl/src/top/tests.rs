@@ -139,3 +139,28 @@ fn a_cluster_that_is_silent_while_nobody_judges_is_not_in_the_sum() {
         assert_eq!((&*row.ready, row.is_ready()), (expected, !is_silent));
     }
 }
+
+#[tokio::test]
+async fn leases_that_cannot_be_read_are_not_reported_as_clusters_that_were_never_heard() {
+    for (code, expected) in [(403, true), (200, false)] {
+        let client = crate::fixtures::api(move |request| {
+            let path = request.uri().path();
+            let items = match path {
+                _ if path.ends_with("/clusters") => json!([cluster("m1", "True", &json!({}))]),
+                _ => json!([]),
+            };
+            if path.ends_with("/leases") && code != 200 {
+                let refused = json!({"kind": "Status", "code": code, "reason": "Forbidden"});
+                return (code, refused);
+            }
+            (200, json!({"metadata": {}, "items": items}))
+        });
+        let line = crate::line::parse(["kubectl-muster", "top"]).unwrap();
+        let crate::Question::Top(options) = line.question else {
+            panic!("not what was asked");
+        };
+        let text = carry_out(&client, &options).await.unwrap();
+        assert!(text.contains("m1"), "{text}");
+        assert_eq!(text.contains("\nHEARD is not known: "), expected, "{text}");
+    }
+}
