@@ -7,6 +7,7 @@ mod service;
 use std::collections::{BTreeMap, HashSet};
 
 use jiff::{SignedDuration, Timestamp};
+use muster_control_plane::fleet::budget::rate::Band;
 use muster_shared::check::few;
 use muster_shared::names::condition::DATA_NOT_READY;
 use serde::Serialize;
@@ -338,7 +339,14 @@ fn ordered(report: &Report, it: &Ordered, waiting: Option<String>, now: Timestam
 
 /// Returns whether an order is not carried out before somebody mends it.
 fn is_faulty(report: &Report, order: &Ordered) -> bool {
-    order.is_incomplete() || (order.fault.is_some() && !is_emptied(report, order))
+    let is_held = order.fault.is_some() || is_stopped(report, order);
+    order.is_incomplete() || (is_held && !is_emptied(report, order))
+}
+
+/// Returns whether nothing leaves a drained cluster because too many count as failed, drained ones
+/// included.
+fn is_stopped(report: &Report, order: &Ordered) -> bool {
+    order.is_drained() && report.pace.band == Band::Stopped
 }
 
 /// Returns whether a drain is done: nothing is left in the cluster.

@@ -264,6 +264,22 @@ fn workloads_that_lack_what_they_refer_to_are_counted_and_listed() {
 }
 
 #[test]
+fn drains_of_too_many_clusters_are_reported_to_hold_each_other_up() {
+    let message = "m1 has taint failover.muster.io/drain:NoExecute: it stays";
+    let waits = sentence::pending("web", STOPPED, message);
+    let clusters = vec![drained("m1", ""), drained("m2", "")];
+    let report = decide(&snapshot(clusters, vec![waits]));
+    assert_eq!(
+        report.summary.line(),
+        "ATTENTION: m1 drained for 30 s (since 00:09:30Z), 1 workload waits because too many clusters have failed; m2 drained for 30 s (since 00:09:30Z), no workload is left there"
+    );
+    assert_eq!(
+        report.summary.advice.to_string(),
+        "end the drain of at least 1 cluster, since nothing leaves while 2 of 2 count as failed, drained ones included, and at most 1 may: kubectl muster undrain m2"
+    );
+}
+
+#[test]
 fn what_is_to_be_placed_anew_and_waits_is_reported() {
     let pause = ("Scheduled", "True", "Paused");
     let leaves = ("EvictionPending", "True", "Paused");
