@@ -232,6 +232,7 @@ fn follow(
             policies,
             selects: &|affinity| matches_affinity(affinity, cluster),
             is_gone: &|_| false,
+            lacks_some: false,
             is_refused: &|_| false,
             is_first: false,
             reserves: settings.condition_taints,

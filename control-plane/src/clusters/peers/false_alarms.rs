@@ -258,6 +258,7 @@ impl Followed {
             policies: &[policy],
             selects: &|_| true,
             is_gone: &|_| false,
+            lacks_some: false,
             is_refused: &|_| false,
             is_first: false,
             reserves: true,

@@ -49,6 +49,7 @@ fn replay(input: &Value) -> Value {
         policies: &policies,
         selects: &selects,
         is_gone: &|_| true,
+        lacks_some: false,
         is_refused: &|_| false,
         is_first: true,
         reserves: true,

@@ -116,6 +116,7 @@ async fn check(fleet: &Fleet, memory: &Memory, name: &str) -> Result<Next, ApiEr
             policies: &policies,
             selects: &|affinity: &ClusterAffinity| matches_affinity(affinity, &cluster),
             is_gone: &|policy| gone.contains(policy),
+            lacks_some: fleet.taint_policies.unreadable_in("").is_some(),
             is_refused: &|taint| memory.refusals.has(taint),
             is_first: !memory.left_out.lock().contains_key(name),
             reserves: fleet.settings.condition_taints,

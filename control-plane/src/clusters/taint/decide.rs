@@ -37,6 +37,8 @@ pub struct Scene<'a> {
     /// Whether a policy that is not among them is known to be gone, rather than unreadable or not
     /// listed yet.
     pub is_gone: &'a dyn Fn(&str) -> bool,
+    /// Whether some policy exists and cannot be read, so that it is not among them.
+    pub lacks_some: bool,
     /// Whether the API refused to put a taint on a cluster a short time ago.
     pub is_refused: &'a dyn Fn(&Taint) -> bool,
     /// Whether this process decides about the cluster for the first time.
@@ -244,7 +246,10 @@ impl Work<'_> {
             self.let_go(&name, |_| true);
             return;
         }
-        self.take_over(policy);
+        // What cannot be read may be the policy of the shipped form that wants the taint there.
+        if !scene.lacks_some {
+            self.take_over(policy);
+        }
         let verdict = verdict(&spec.match_conditions, conditions);
         let before = self.record.windows.get(&name);
         let is_new = before.is_none();

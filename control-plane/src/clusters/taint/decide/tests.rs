@@ -97,6 +97,7 @@ impl Story {
             policies: &policies,
             selects: &selects,
             is_gone: &|policy| !self.unreadable.contains(&policy.to_owned()),
+            lacks_some: !self.unreadable.is_empty(),
             is_refused: &|taint| self.refused.contains(&taint.key),
             is_first: self.fresh,
             reserves: true,

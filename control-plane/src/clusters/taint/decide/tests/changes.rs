@@ -116,15 +116,21 @@ fn a_taint_that_an_edit_moves_to_the_proposed_form_goes_as_that_says() {
     let mut lasting = shipped("a");
     // It is never taken off by the policy itself.
     lasting["removeOnConditions"] = json!([]);
-    for (what, other, left) in [
-        ("no other policy has it", None, &NONE[..]),
-        ("another policy has it, too", Some(lasting), &["a"][..]),
+    let other = || Some(lasting.clone());
+    for (what, other, is_read, left) in [
+        ("no other policy has it", None, true, &NONE[..]),
+        ("another policy has it, too", other(), true, &["a"][..]),
+        ("another one cannot be read", other(), false, &["a"]),
     ] {
         let mut story = Story::new([shipped("a")].into_iter().chain(other).collect());
         story.check(0);
         story.ready("False", 10);
         assert_eq!(story.check(10), ["a"], "{what}");
         story.policies[0] = policy("policy0", &proposed("a", 300, 10));
+        if !is_read {
+            story.policies.truncate(1);
+            story.unreadable = vec!["policy1".into()];
+        }
         assert_eq!(story.check(20), ["a"], "{what}");
         story.ready("True", 30);
         assert_eq!(story.check(30), ["a"], "{what}");
