@@ -16,7 +16,7 @@ use muster_interpreter::{denies_health, is_suspended, reports_health};
 use muster_shared::api::binding::{
     AggregatedStatusItem, GracefulEvictionTask, ResourceBindingSpec, ResourceHealth, TargetCluster,
 };
-use muster_shared::clock::later;
+use muster_shared::clock::{is_far_ahead, later};
 use muster_shared::k8s::{RawExtension, Time};
 use muster_shared::work_status::REPLICAS_LEFT;
 use serde_json::Value;
@@ -155,7 +155,10 @@ pub fn assess(tasks: &[GracefulEvictionTask], facts: &Facts<'_>, now: Timestamp)
     let situation = Situation::of(facts);
     let mut assessment = Assessment::default();
     for task in tasks {
-        let Some(created) = &task.creation_timestamp else {
+        let created = task.creation_timestamp.as_ref().map(|it| it.0);
+        // A clock that was wrong wrote a date far ahead. By it, neither the grace period nor the
+        // time for which an old copy holds the new one back would end for as long.
+        let Some(created) = created.filter(|it| !is_far_ahead(*it, now)) else {
             let stamped = GracefulEvictionTask {
                 creation_timestamp: Some(Time(now)),
                 ..task.clone()
@@ -163,7 +166,7 @@ pub fn assess(tasks: &[GracefulEvictionTask], facts: &Facts<'_>, now: Timestamp)
             assessment.keep(stamped, facts, now, now);
             continue;
         };
-        match situation.judge(task, created.0, now) {
+        match situation.judge(task, created, now) {
             Some(done) => {
                 if done == Done::Recovered {
                     assessment.restored.push(TargetCluster {
@@ -174,7 +177,7 @@ pub fn assess(tasks: &[GracefulEvictionTask], facts: &Facts<'_>, now: Timestamp)
                 }
                 assessment.done.push((task.from_cluster.clone(), done));
             }
-            None => assessment.keep(task.clone(), facts, created.0, now),
+            None => assessment.keep(task.clone(), facts, created, now),
         }
     }
     assessment

@@ -183,6 +183,29 @@ fn a_share_of_zero_replicas_takes_the_place_of_no_copy_and_keeps_none() {
 }
 
 #[test]
+fn a_task_that_a_clock_dated_far_ahead_counts_from_the_moment_in_which_that_is_seen() {
+    let new = [target("new", 0)];
+    let facts = facts(&new, &[]);
+    // The clock of another process may be ahead by some seconds.
+    for (dated, expected) in [(-5, -5), (30, 30), (60, 60), (61, 0), (86_400, 0)] {
+        let task = GracefulEvictionTask {
+            creation_timestamp: Some(Time(at(dated))),
+            ..task(Some(30))
+        };
+        let Assessment {
+            kept, done, again, ..
+        } = assess(&[task], &facts, at(0));
+        let created = kept[0].creation_timestamp.as_ref().map(|it| it.0);
+        assert_eq!(created, Some(at(expected)), "{dated}");
+        assert_eq!(
+            (done, again),
+            (Vec::new(), Some(at(expected + 30))),
+            "{dated}"
+        );
+    }
+}
+
+#[test]
 fn any_plugin_in_force_ends_a_task_and_none_that_is_switched_off() {
     let back = [target("old", 1)];
     let moved = [target("new", 1)];
