@@ -106,7 +106,9 @@ pub fn is_due(spec: &ResourceBindingSpec, rule: &Rule, home: &Home<'_>, now: Tim
         let why = "the cluster is healthy for a moment only";
         return Verdict::NotBefore(None, why.to_owned());
     };
-    let since = since.max(home.left);
+    // A departure in the future was dated by a clock that was wrong.
+    let left = Some(home.left).filter(|left| *left <= now);
+    let since = left.map_or(since, |left| since.max(left));
     let after = rule.after;
     let due = later(since, after);
     if now < due {

@@ -83,6 +83,13 @@ fn a_workload_returns_when_its_cluster_has_been_healthy_for_long_enough() {
     assert_eq!(ahead, due, "its clock is a day ahead");
     let found = is_due(&spec("away", None), &rule(""), &home(300, &well), at(700));
     assert_eq!(found, waits(at(300)), "it left a cluster that was ready");
+    let found = is_due(
+        &spec("away", None),
+        &rule(""),
+        &home(90_000, &well),
+        at(700),
+    );
+    assert_eq!(found, due, "our clock was a day ahead when it left");
 }
 
 #[test]
