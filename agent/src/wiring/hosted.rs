@@ -61,8 +61,9 @@ impl Hosted {
             bootstrap: None,
         };
         let client = base.fleet_client()?;
-        let (events, delivery) = Events::new(client, COMPONENT, base.shutdown.clone());
-        tasks.spawn("events", delivery);
+        // Goes on while the others finish, since these still tell what they did.
+        let (events, delivery) = Events::new(client, COMPONENT, base.retire.clone());
+        tasks.spawn_last("events", delivery);
         let (refused, _refusal) = mpsc::channel(1);
         let hosted = Some((self.interpreters, self.epoch));
         let context = Context::new(base, events, refused, hosted)?;

@@ -133,8 +133,9 @@ impl Agent {
         let following = Arc::clone(&base.fleet).follow(base.shutdown.clone());
         tasks.spawn("fleet credentials", following);
         let client = base.fleet_client()?;
-        let (events, delivery) = Events::new(client, COMPONENT, base.shutdown.clone());
-        tasks.spawn("events", delivery);
+        // Goes on while the others finish, since these still tell what they did.
+        let (events, delivery) = Events::new(client, COMPONENT, base.retire.clone());
+        tasks.spawn_last("events", delivery);
         let reporting = serve::report_election(
             base.leadership.clone(),
             base.health.clone(),

@@ -196,9 +196,10 @@ impl Fleet {
         let client = pool.client()?;
         let watch_client = gateway.client(Profile::Watch, Limits::NONE)?;
         let shutdown = tasks.shutdown().clone();
-        let (events, delivery) =
-            Events::new(pool.background_client()?, COMPONENT, shutdown.clone());
-        tasks.spawn("events", delivery);
+        // Goes on while the others finish, since these still tell what they did.
+        let retire = tasks.retire().clone();
+        let (events, delivery) = Events::new(pool.background_client()?, COMPONENT, retire);
+        tasks.spawn_last("events", delivery);
         let everything = Selection::everything;
         let works = Informer::packing(
             Api::all(watch_client.clone()),

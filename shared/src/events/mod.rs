@@ -42,6 +42,9 @@ const FEW: usize = WAITING / 4;
 const CHECK_AGAIN: Duration = Duration::from_millis(200);
 /// Deadline of one write.
 const DEADLINE: Duration = Duration::from_secs(5);
+/// Time in which the events that wait when the process ends are written. It is less than the last
+/// tasks of a process have.
+const LAST_WRITES: Duration = Duration::from_secs(2);
 /// Characters of an object's name in the event's: a dot and the time make it at most 253.
 const LONGEST_NAME: usize = 220;
 /// Kubernetes refuses longer messages.
@@ -71,7 +74,9 @@ struct Letter {
 }
 
 impl Events {
-    /// Makes a publisher, and the task that writes its events on behalf of a component.
+    /// Makes a publisher, and the task that writes its events on behalf of a component. After
+    /// shutdown the task writes, for a short time, what waits then: what is published later is
+    /// lost.
     pub fn new(
         client: Client,
         component: impl Into<Arc<str>>,
@@ -193,11 +198,7 @@ async fn deliver(
         };
         let has_room = delivery.writes.len() < room;
         tokio::select! {
-            () = shutdown.cancelled() => {
-                let lost = inbox.len().try_into().unwrap_or(u64::MAX);
-                metrics::counter!("muster_events_dropped_total").increment(lost);
-                return;
-            }
+            () = shutdown.cancelled() => return delivery.finish(inbox).await,
             // More may be under way as soon as many wait, also while none of these is answered.
             () = tokio::time::sleep(CHECK_AGAIN), if !has_room && !inbox.is_empty() => {}
             Some(sent) = delivery.writes.join_next() => {
@@ -215,6 +216,29 @@ async fn deliver(
 }
 
 impl Delivery {
+    /// Writes what waits, for a short time, and counts what is lost.
+    async fn finish(mut self, mut inbox: mpsc::Receiver<Letter>) {
+        let writes = async {
+            loop {
+                while self.writes.len() < MOST_IN_FLIGHT
+                    && let Ok(letter) = inbox.try_recv()
+                {
+                    self.take(letter, 1);
+                }
+                match self.writes.join_next().await {
+                    Some(Ok((sameness, event))) => self.take_end(sameness, event),
+                    Some(Err(_)) => {}
+                    None => return,
+                }
+            }
+        };
+        if timeout(LAST_WRITES, writes).await.is_err() {
+            let lost = inbox.len() + self.writes.len();
+            let lost = lost.try_into().unwrap_or(u64::MAX);
+            metrics::counter!("muster_events_dropped_total").increment(lost);
+        }
+    }
+
     /// Writes a letter, or counts it with the one that says the same and is being written.
     fn take(&mut self, letter: Letter, times: i32) {
         let sameness = letter.sameness();
@@ -403,6 +427,41 @@ mod tests {
         assert!(begun.elapsed() < DEADLINE, "those that hang keep none back");
         shutdown.cancel();
         delivery.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_waits_when_the_process_ends_is_written_for_a_short_time() {
+        for (hangs, expected) in [(false, 100), (true, MOST_IN_FLIGHT)] {
+            let started = watch::Sender::new(0);
+            let counts = started.clone();
+            let api = tower::service_fn(move |_: Request<Body>| {
+                counts.send_modify(|count| *count += 1);
+                async move {
+                    if hangs {
+                        std::future::pending::<()>().await;
+                    }
+                    let event = br#"{"metadata":{"name":"e"},"involvedObject":{}}"#;
+                    let answer = Response::builder().status(201);
+                    let answer = answer.body(Body::from(event.to_vec()));
+                    Ok::<_, Infallible>(answer.unwrap())
+                }
+            });
+            let shutdown = CancellationToken::new();
+            let client = Client::new(api, "default");
+            let (events, deliver) = Events::new(client, "c", shutdown.clone());
+            for number in 0..100 {
+                let about = ObjectReference {
+                    name: Some(format!("web-{number}")),
+                    ..ObjectReference::default()
+                };
+                events.publish_about(about, EventType::Normal, "Evicted", "left m1 for m2");
+            }
+            shutdown.cancel();
+            let begun = Instant::now();
+            deliver.await;
+            assert_eq!(*started.borrow(), expected, "{hangs}");
+            assert!(begun.elapsed() < DEADLINE, "{hangs}");
+        }
     }
 
     #[test]
