@@ -33,7 +33,16 @@ use crate::fleet::write::{Written, merge};
 /// asked to.
 pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     let workers = fleet.settings.concurrent_cluster_syncs;
-    Controller::new(fleet, "clustertaintpolicy")
+    let following = Controller::<String, Fleet>::new(fleet, "clustertaintpolicy");
+    // What a policy holds that was never read stays until the policy is gone.
+    let (queue, clusters) = (following.queue().clone(), Arc::downgrade(fleet));
+    fleet.taint_policies.on_unread_departure(move |_, _| {
+        let names = clusters.upgrade().map(|fleet| fleet.cluster_names());
+        for name in names.into_iter().flatten() {
+            queue.add(name);
+        }
+    });
+    following
         .watches(&fleet.clusters, |_, change| match change {
             Change::Applied { old, new } => {
                 let concerns_us = old.as_ref().is_none_or(|old| matters(old, new));

@@ -117,6 +117,28 @@ async fn what_a_policy_cannot_mean_is_reported_once_for_each_of_its_versions_and
     assert_eq!(reported("TaintClusterSucceed"), 1, "{events:?}");
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_taint_of_a_policy_that_was_never_read_goes_when_that_is_deleted() {
+    let taint = json!({"key": "a", "effect": "NoExecute"});
+    let mut cluster = conditioned("True", 0);
+    cluster["spec"]["taints"] = json!([taint.clone()]);
+    let mut held = taint;
+    held["heldBy"] = json!(["p"]);
+    cluster["metadata"]["annotations"] = json!({ANNOTATION: json!({"taints": [held]}).to_string()});
+    let policy = json!({"metadata": {"name": "p"}, "spec": {"taintsToAdd": "none"}});
+    let mut bench = Bench::new([("clusters", cluster), ("clustertaintpolicies", policy)]);
+    start(&bench.fleet, &mut bench.tasks);
+    bench.follow().await;
+    for (is_deleted, expected) in [(false, 1), (true, 0)] {
+        if is_deleted {
+            bench.api.delete("clustertaintpolicies", "", "p");
+        }
+        pass(5).await;
+        let cluster = bench.fleet.clusters.get(None, "m1").unwrap();
+        assert_eq!(cluster.spec.taints.len(), expected, "{is_deleted}");
+    }
+}
+
 /// Returns a cluster whose condition Ready has had the given status since the given minute.
 fn conditioned(status: &str, minute: u8) -> Value {
     let ready = json!({
