@@ -187,8 +187,10 @@ impl ConditionWriter {
         let unwritten = pending.get_mut(key)?;
         unwritten.ripen(Instant::now());
         unwritten.revise(|note| {
-            let cluster = fleet.clusters.get(None, &note.cluster);
-            revision(note, cluster.as_deref(), known)
+            let clusters = &fleet.clusters;
+            let cluster = clusters.get(None, &note.cluster);
+            let has_left = || clusters.presence(None, &note.cluster).is_gone();
+            revision(note, cluster.as_deref(), has_left, known)
         });
         if unwritten.is_empty() {
             pending.remove(key);
@@ -201,7 +203,12 @@ impl ConditionWriter {
 /// Compares a note with the cluster before the note is written. A note that the workload stays in
 /// spite of taints is dropped when these are gone, or count no more. Where the condition `known` is
 /// True, the end of the eviction takes the note's place.
-fn revision(note: &Note, cluster: Option<&Cluster>, known: Option<&Condition>) -> Revision {
+fn revision(
+    note: &Note,
+    cluster: Option<&Cluster>,
+    has_left: impl Fn() -> bool,
+    known: Option<&Condition>,
+) -> Revision {
     let is_tainted = |cluster: &Cluster| effective_taints(cluster).iter().any(evicts);
     if !matches!(note.state, EvictionState::Stays { .. }) || cluster.is_some_and(is_tainted) {
         return Revision::Kept;
@@ -212,7 +219,8 @@ fn revision(note: &Note, cluster: Option<&Cluster>, known: Option<&Condition>) -
     match (has_to_leave, cluster) {
         (false, _) => Revision::Forgotten,
         (true, Some(_)) => Revision::Over(EvictionState::Recovered),
-        (true, None) => Revision::Over(EvictionState::ClusterGone),
+        (true, None) if has_left() => Revision::Over(EvictionState::ClusterGone),
+        (true, None) => Revision::Over(EvictionState::ClusterUnseen),
     }
 }
 
@@ -291,15 +299,17 @@ mod tests {
                 &leaves,
                 over(EvictionState::Recovered),
             ),
-            (&stays, None, &leaves, over(EvictionState::ClusterGone)),
+            (&stays, None, &leaves, over(EvictionState::ClusterUnseen)),
             (&stays, Some(&closed), &stayed, Revision::Forgotten),
             (&stays, Some(&back), &stayed, Revision::Forgotten),
             (&stays, None, &None, Revision::Forgotten),
             (&nowhere("m1", "full"), None, &leaves, Revision::Kept),
         ] {
-            let revision = revision(note, cluster, known.as_ref());
+            let revision = revision(note, cluster, || false, known.as_ref());
             assert_eq!(revision, expected, "{note:?} {cluster:?} {known:?}");
         }
+        let left = revision(&stays, None, || true, leaves.as_ref());
+        assert_eq!(left, over(EvictionState::ClusterGone));
     }
 
     fn writer() -> ConditionWriter {

@@ -269,7 +269,7 @@ impl Evictor {
             return;
         }
         for key in dropped {
-            self.note(key.clone(), name, EvictionState::ClusterGone);
+            self.note(key.clone(), name, self.state_without(name));
             self.note_stays(&key, now);
         }
         self.settle_band(now);

@@ -145,6 +145,8 @@ pub enum EvictionState {
     Moved,
     /// The cluster left the fleet before the eviction.
     ClusterGone,
+    /// The cluster is missing from the API's list, and nobody saw it leave the fleet.
+    ClusterUnseen,
     /// The workload does not have to leave.
     Stays {
         /// Rule by which it stays.
@@ -220,6 +222,9 @@ impl Note {
                 format!("it is not placed in {cluster} any more, so that it need not leave")
             }
             EvictionState::ClusterGone => format!("{cluster} is not in the fleet any more"),
+            EvictionState::ClusterUnseen => format!(
+                "{cluster} is missing from the API's list, and nobody saw it leave: it stays there until that is listed again"
+            ),
             EvictionState::Stays { rule, taints, .. } => {
                 format!("stays on {cluster}, which has {taints}: {rule}")
             }
@@ -311,6 +316,7 @@ impl EvictionState {
             Self::Recovered => ("AbandonedOnRecovery", 1, true, Normal),
             Self::Moved => ("AbandonedOnMove", 0, true, Normal),
             Self::ClusterGone => ("AbandonedClusterGone", 0, true, Normal),
+            Self::ClusterUnseen => ("AbandonedClusterUnseen", 0, true, Warning),
         };
         Reporting {
             reason,

@@ -146,6 +146,11 @@ impl FleetView {
         }
     }
 
+    /// Returns whether a cluster was seen leaving the fleet.
+    pub fn has_left(&self, name: &str) -> bool {
+        self.snapshot.presence(name).is_gone()
+    }
+
     /// Returns the taints of a cluster that count; there are none if it is unknown.
     pub fn taints(&self, name: &str) -> &[Taint] {
         let known = self.clusters.get(name).filter(|_| !self.ignores_taints);

@@ -208,9 +208,18 @@ impl Evictor {
         } else if self.fleet.get(cluster).is_some() {
             EvictionState::Recovered
         } else {
-            EvictionState::ClusterGone
+            self.state_without(cluster)
         };
         self.note(Arc::clone(key), cluster, state);
+    }
+
+    /// Returns the state of an eviction out of a cluster that is not known any more.
+    pub(super) fn state_without(&self, cluster: &str) -> EvictionState {
+        if self.fleet.has_left(cluster) {
+            EvictionState::ClusterGone
+        } else {
+            EvictionState::ClusterUnseen
+        }
     }
 
     /// Returns why a workload that was to leave a cluster is not there any more: somebody moved it,

@@ -81,7 +81,10 @@ pub fn merge(
     let is_over = |note: &Note| {
         matches!(
             note.state,
-            EvictionState::Recovered | EvictionState::Moved | EvictionState::ClusterGone
+            EvictionState::Recovered
+                | EvictionState::Moved
+                | EvictionState::ClusterGone
+                | EvictionState::ClusterUnseen
         )
     };
     if known.is_none() && notes.iter().all(is_over) {

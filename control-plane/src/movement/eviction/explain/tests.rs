@@ -320,6 +320,7 @@ fn that_nothing_is_to_be_left_is_reported_only_where_something_was() {
         EvictionState::Recovered,
         EvictionState::Moved,
         EvictionState::ClusterGone,
+        EvictionState::ClusterUnseen,
     ] {
         let over = [note("m1", state)];
         assert_eq!(merge(&[], &over, false, at(1)), None);

@@ -91,13 +91,15 @@ fn what_somebody_else_moves_while_it_waits_is_not_said_to_wait_any_more() {
     world.reported();
     world.put(&binding("w0-0", &["c5"], &json!({})));
     assert_eq!(world.reported(), [("w0-0".to_owned(), "AbandonedOnMove")]);
-    let mut world = World::new(10, 1, 1);
-    world.reported();
-    world.evictor.cluster_gone("c0", true, world.now());
-    assert_eq!(
-        world.reported(),
-        [("w0-0".to_owned(), "AbandonedClusterGone")]
-    );
+    for (left, expected) in [
+        (true, "AbandonedClusterGone"),
+        (false, "AbandonedClusterUnseen"),
+    ] {
+        let mut world = World::new(10, 1, 1);
+        world.reported();
+        world.evictor.cluster_gone("c0", left, world.now());
+        assert_eq!(world.reported(), [("w0-0".to_owned(), expected)]);
+    }
 }
 
 #[test]
