@@ -20,7 +20,7 @@ use muster_shared::watch::Change;
 use serde_json::json;
 
 use super::assess::{Assessment, Facts, assess, counts_replicas};
-use super::onward::{Refusals, may_move_on, move_on};
+use super::onward::{AGAIN, Refusals, may_move_on, move_on};
 use super::reports::{asks_for_health, carrying_out, is_to_bring, kept_reports};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
@@ -31,6 +31,7 @@ use crate::fleet::budget::pace::Pace;
 use crate::fleet::completion::{is_divided_job, is_over_as_a_whole, is_over_in, leaves_undone};
 use crate::fleet::copy::WorkState;
 use crate::fleet::copy::least;
+use crate::fleet::memory::Backoff;
 use crate::fleet::place_state::PlaceState;
 use crate::fleet::works::{CachedWork, binding_of};
 use crate::fleet::write::Written;
@@ -53,6 +54,8 @@ pub(super) struct OnwardContext {
     pub(super) snapshot: LiveSnapshot,
     pub(super) options: Options,
     pub(super) refusals: Refusals,
+    /// Searches for another cluster that found none. May be lost.
+    pub(super) nowhere: Backoff<BindingKey>,
 }
 
 /// Starts the controller. It runs with the gate `Failover` off as well: what was begun is brought
@@ -63,6 +66,7 @@ pub fn start(fleet: &Arc<Fleet>, pace: &Pace, tasks: &mut Tasks) {
         snapshot: LiveSnapshot::follow(fleet),
         options: Options::of(&fleet.settings).for_departure(),
         refusals: Refusals::default(),
+        nowhere: Backoff::between(AGAIN, AGAIN),
     });
     // The template says whether the members decide on the number of replicas.
     fleet.follow_templates();
@@ -115,7 +119,7 @@ async fn work_off(
 ) -> Result<Next, ApiError> {
     let binding = fleet.bindings.get(&key);
     let Some(binding) = binding.filter(|it| is_concerned(it.as_ref())) else {
-        onward.refusals.forget(&key);
+        onward.forget(&key);
         return Ok(Next::Done);
     };
     let spec = &binding.spec;

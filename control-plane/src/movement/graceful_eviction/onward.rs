@@ -36,7 +36,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Time after a move in which a refusal that begins is one of the move.
 const SOON: SignedDuration = SignedDuration::from_mins(10);
 /// Pause before another cluster is searched for again where there was none.
-const AGAIN: Duration = Duration::from_mins(1);
+pub(super) const AGAIN: Duration = Duration::from_mins(1);
 /// Longest text of a member that is repeated, in bytes.
 const LONGEST: usize = 256;
 
@@ -51,6 +51,14 @@ struct Refused {
 /// The refusals of workloads, each a cluster and since when it says so, and since when this process
 /// sees them: members date them by their own clocks. May be lost.
 pub(super) type Refusals = Since<BindingKey, (String, Timestamp)>;
+
+impl OnwardContext {
+    /// Forgets what is known of a workload that no target refuses.
+    pub(super) fn forget(&self, key: &BindingKey) {
+        self.refusals.forget(key);
+        self.nowhere.forget(key);
+    }
+}
 
 impl Refused {
     /// Returns what the Work for a target says if it says that the order could not be carried out,
@@ -142,7 +150,7 @@ pub(super) async fn move_on(
     now: Timestamp,
 ) -> Option<Duration> {
     if !may_move_on(binding.as_ref()) {
-        onward.refusals.forget(key);
+        onward.forget(key);
         return None;
     }
     let spec = &*protected(fleet, binding.as_ref());
@@ -157,11 +165,12 @@ pub(super) async fn move_on(
     let refused = refused.filter(|it| was_moved(binding.as_ref(), Some(it.since.min(now))));
     // A cluster that may be left now comes before one that a pause holds.
     let Some(refused) = refused.min_by_key(|it| fleet.pauses.of(&it.cluster, now).is_some()) else {
-        onward.refusals.forget(key);
+        onward.forget(key);
         return None;
     };
     let seen = (refused.cluster.clone(), refused.since);
     if let Some(rest) = onward.refusals.rest(key, seen, PATIENCE) {
+        onward.nowhere.forget(key);
         return Some(rest);
     }
     let Refused {
@@ -192,10 +201,14 @@ pub(super) async fn move_on(
         // Whoever paused movement knows that nothing moves.
         Err(Nowhere::Paused(_)) => return Some(AGAIN),
         Err(nowhere) => {
-            let note = format!("It could not be applied in {cluster}: {why}. {nowhere}.");
-            tracing::info!(binding = %key, cluster, "{note}");
-            fleet.warn(binding, "NowhereToGo", note);
-            return Some(AGAIN);
+            let wait = onward.nowhere.next(key);
+            // The numbers in it change with every report of any cluster.
+            if wait.is_worth_reporting {
+                let note = format!("It could not be applied in {cluster}: {why}. {nowhere}.");
+                tracing::info!(binding = %key, cluster, "{note}");
+                fleet.warn(binding, "NowhereToGo", note);
+            }
+            return Some(wait.time);
         }
     };
     let paid = match onward.pace.pay_after_evictions(Instant::now()) {
@@ -205,6 +218,7 @@ pub(super) async fn move_on(
     let to = plan.destination();
     match carry_out(fleet, binding, plan, &paid).await {
         Ok(_) => {
+            onward.forget(key);
             tracing::info!(binding = %key, cluster, to, why, "moved on");
             let note = format!("left {cluster} for {to}: it could not be applied there: {why}");
             fleet.publish(binding, EventType::Normal, "Evicted", note);
@@ -513,6 +527,27 @@ mod tests {
         let (moved, plans) = (moved.count(), plans.load(Ordering::Relaxed));
         assert!((20..MANY).contains(&moved), "{moved} moved");
         assert!(plans <= 5 * MANY, "{plans} plans for {moved} moves");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn that_no_other_cluster_takes_it_is_said_once_although_the_words_change() {
+        use std::sync::Arc;
+        use std::sync::atomic::{AtomicUsize, Ordering};
+
+        let mut bench = bench(refused(false, &json!([]), &evicted(0)), Some(unseen()));
+        let searches = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&searches);
+        bench.fleet.override_lookup.answer(move |_, _| {
+            let number = counted.fetch_add(1, Ordering::Relaxed);
+            Err(format!("its override is refused by rule {number}"))
+        });
+        let writes = targets_in(&mut bench, 20 * 60).await;
+        assert_eq!(writes, [] as [Value; 0]);
+        let searches = searches.load(Ordering::Relaxed);
+        assert!(searches >= 10, "{searches} searches");
+        let events = bench.api.reported().await;
+        let nowhere = events.iter().filter(|(_, why)| why == "NowhereToGo");
+        assert_eq!(nowhere.count(), 1, "{events:?}");
     }
 
     #[tokio::test(start_paused = true)]
