@@ -12,7 +12,7 @@ use muster_shared::api::binding::{
     AggregatedStatusItem, GracefulEvictionTask, ResourceBindingSpec, ResourceBindingStatus,
     ResourceHealth, TargetCluster,
 };
-use muster_shared::api::policy::PurgeMode;
+use muster_shared::api::policy::{Placement, PurgeMode};
 use muster_shared::check::few;
 use muster_shared::names::annotation::{APPLIED_PLACEMENT, LAST_EVICTION};
 use muster_shared::names::eviction::REASON_PLACEMENT_CHANGED;
@@ -196,10 +196,17 @@ fn named(texts: &[String]) -> String {
     })
 }
 
-/// Returns whether a workload already has as many replicas in a cluster as it is to have there.
+/// Returns whether a workload already has in a cluster what it is to have there: as many replicas,
+/// or its copy where the replicas are not divided. A copy that is given more, since the workload
+/// was scaled a moment ago, takes over none of another one.
 fn has_as_much(spec: &ResourceBindingSpec, target: &TargetCluster) -> bool {
-    spec.target(&target.name)
-        .is_some_and(|now| now.replicas >= target.replicas)
+    let placement = spec.placement.as_deref();
+    if placement.is_some_and(Placement::is_divided) {
+        let now = spec.target(&target.name);
+        now.is_some_and(|now| now.replicas >= target.replicas)
+    } else {
+        spec.has_copy(&target.name)
+    }
 }
 
 /// Returns whether a report says that the object could not be applied, and not that a copy of

@@ -308,6 +308,11 @@ fn at_least(least: i64) -> Value {
 #[test]
 fn a_copy_that_no_other_cluster_takes_over_stays_under_a_taint_and_leaves_a_drained_cluster() {
     let none = json!([]);
+    // The scheduler has not placed the new replicas yet.
+    let scaled = |spec: ResourceBindingSpec| ResourceBindingSpec {
+        replicas: 2 * spec.replicas,
+        ..spec
+    };
     for (what, spec, tainted, drained) in [
         ("replicas", copied(2, &none), Err("has it already"), Ok(1)),
         (
@@ -316,9 +321,16 @@ fn a_copy_that_no_other_cluster_takes_over_stays_under_a_taint_and_leaves_a_drai
             Err("has it already"),
             Ok(1),
         ),
+        (
+            "scaled up a moment ago",
+            scaled(copied(2, &none)),
+            Err("has it already"),
+            Ok(1),
+        ),
         ("one is enough", copied(2, &at_least(1)), Ok(1), Ok(1)),
         ("two have to be", copied(2, &at_least(2)), Err(""), Err("")),
         ("the survivor takes its replicas", divided(), Ok(1), Ok(1)),
+        ("and more of them", scaled(divided()), Ok(1), Ok(1)),
     ] {
         for (key, expected) in [
             ("down", tainted),
