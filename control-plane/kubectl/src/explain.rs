@@ -112,7 +112,7 @@ async fn asked(
     let now = calendar();
     let pauses: Vec<Pause> = Pause::all(record.as_ref(), &clusters, now).collect();
     let is_on = |name: &str| binding.spec.target(name).is_some();
-    let paused = pause_of(&pauses, is_on).map(ToString::to_string);
+    let its_own = pause_of(&pauses, is_on).map(ToString::to_string);
     let data = DataPlaces::among(&data(&client, binding).await);
     let snapshot = Snapshot::new(clusters.into_iter().map(Arc::new)).with_data(data);
     let old_copies = match works(&client, binding).await {
@@ -125,7 +125,7 @@ async fn asked(
     let answer = Answer {
         old_copies,
         nobody_leads: Leader::of(&lease, now).missing(),
-        paused,
+        paused: its_own,
         pauses,
         pause_unread,
         suspended,

@@ -23,7 +23,7 @@ use serde_json::Value;
 
 pub use self::missing::missing;
 use super::plugin;
-use crate::fleet::copy::{WorkState, copies, is_counted, ready_replicas};
+use crate::fleet::copy::{WorkState, copies, ready_replicas};
 use crate::fleet::place_state::PlaceState;
 use crate::settings::evict_plugin::EvictPlugins;
 
@@ -531,7 +531,7 @@ pub fn counts_replicas(spec: &ResourceBindingSpec, reports: &[AggregatedStatusIt
         let status = it.status.as_ref();
         status.is_some_and(|status| status.0["replicas"].is_i64())
     };
-    is_counted(&spec.resource) || (spec.replicas > 0 && reports.iter().any(has_number))
+    spec.resource.is_counted() || (spec.replicas > 0 && reports.iter().any(has_number))
 }
 
 #[cfg(test)]
