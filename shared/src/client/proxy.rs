@@ -101,11 +101,12 @@ fn chosen(proxy: &str, excepted: &str, server: &Uri) -> Option<Uri> {
 /// of SOCKS is 1080, for which hyper would take that of HTTP.
 fn url_of(proxy: &str) -> Option<Uri> {
     let (scheme, rest) = proxy.split_once("://").unwrap_or(("http", proxy));
+    let scheme = scheme.to_ascii_lowercase();
     // Names are resolved by the proxy in either case.
     let scheme = if scheme == "socks5h" {
         "socks5"
     } else {
-        scheme
+        &scheme
     };
     let url: Uri = format!("{scheme}://{rest}").parse().ok()?;
     if scheme != "socks5" || url.port().is_some() {
@@ -281,6 +282,9 @@ mod tests {
             ("socks5://a:b@proxy", Some("socks5://a:b@proxy:1080/")),
             ("socks5://[fd12::1]", Some("socks5://[fd12::1]:1080/")),
             ("socks5h://proxy:9050", Some("socks5://proxy:9050/")),
+            ("SOCKS5://proxy", Some("socks5://proxy:1080/")),
+            ("Socks5h://proxy", Some("socks5://proxy:1080/")),
+            ("HTTP://proxy", Some("http://proxy/")),
             ("http://", None),
         ] {
             let found = chosen(proxy, "", &server).map(|it| it.to_string());
