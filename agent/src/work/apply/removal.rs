@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::SignedDuration;
+use muster_shared::api::cluster::Cluster;
 use muster_shared::api::work::Work;
 use muster_shared::events::EventType;
 use muster_shared::finalizers;
@@ -212,6 +213,7 @@ impl Applier {
                 }
                 Err(error) if error.is_silence() && self.gives_up(work) => {
                     tracing::warn!(object = %key, %error, "left behind: the cluster leaves the fleet and its API is silent");
+                    self.report_left_behind();
                 }
                 Err(error) => {
                     count_failure(&key, &error);
@@ -295,10 +297,28 @@ impl Applier {
         self.cluster_is_leaving() && self.store.waits.deletion(work, silent) >= PATIENCE
     }
 
+    /// Reports that an object is left behind, on the Cluster: the events of its Work go with the
+    /// execution namespace. The same text for each object, so that they are counted in one event.
+    fn report_left_behind(&self) {
+        let Some(cluster) = self.leaving_cluster() else {
+            return;
+        };
+        let note = format!(
+            "An object of the fleet is left behind in cluster({}), which leaves: the API there has not answered the agent for {PATIENCE:?}. \
+             The agent's log names each: delete them there with kubectl",
+            self.objects.cluster
+        );
+        self.events.warn(&*cluster, "LeftBehind", note);
+    }
+
+    /// Returns the Cluster of the member if it is leaving the fleet.
+    fn leaving_cluster(&self) -> Option<Arc<Cluster>> {
+        let cluster = self.clusters.get(None, &self.objects.cluster);
+        cluster.filter(|it| it.metadata.deletion_timestamp.is_some())
+    }
+
     fn cluster_is_leaving(&self) -> bool {
-        self.clusters
-            .get(None, &self.objects.cluster)
-            .is_some_and(|cluster| cluster.metadata.deletion_timestamp.is_some())
+        self.leaving_cluster().is_some()
     }
 }
 

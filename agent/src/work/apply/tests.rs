@@ -428,6 +428,71 @@ async fn an_object_that_takes_long_to_go_has_the_others_deleted_once() {
     assert!(waits.deletion(&after, |it| it.objects.is_empty()));
 }
 
+/// Returns a client of a fleet API with one Cluster, and the events that are written there.
+fn fleet_of(cluster: Value) -> (Client, tokio::sync::mpsc::UnboundedReceiver<Value>) {
+    let (sender, written) = tokio::sync::mpsc::unbounded_channel();
+    let client = testing::slow_api(move |head, body| {
+        let (cluster, sender) = (cluster.clone(), sender.clone());
+        async move {
+            if head.method != Method::GET {
+                let event: Value = serde_json::from_slice(&body).unwrap();
+                sender.send(event.clone()).ok();
+                return Ok((201, event));
+            }
+            let query = head.uri.query().unwrap_or_default();
+            if query.contains("sendInitialEvents") {
+                let refusal = json!({ "kind": "Status", "status": "Failure", "code": 422, "reason": "Invalid" });
+                return Ok((422, refusal));
+            }
+            if query.contains("watch=") {
+                std::future::pending::<()>().await;
+            }
+            let list = json!({ "metadata": { "resourceVersion": "1" }, "items": [cluster] });
+            Ok((200, list))
+        }
+    });
+    (client, written)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_leaves_is_not_held_by_a_silent_api_and_says_that_objects_stay_there() {
+    let token = tokio_util::sync::CancellationToken::new;
+    for is_leaving in [false, true] {
+        let mut cluster = json!({ "metadata": { "name": "m1", "uid": "u", "resourceVersion": "1" },
+            "spec": { "syncMode": "Pull" } });
+        if is_leaving {
+            cluster["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        }
+        let (client, mut written) = fleet_of(cluster);
+        let thing = json!({ "apiVersion": "silent.example.io/v1", "kind": "Thing",
+            "metadata": { "name": "a", "namespace": "shop" } });
+        let mut work = work_of(std::slice::from_ref(&thing));
+        work["status"]["manifestStatuses"][0]["identifier"]["group"] = json!("silent.example.io");
+        let (mut applier, fleet, _site) = applier_of([work], true).await;
+        let clusters: Informer<Cluster> =
+            Informer::new(Api::all(client.clone()), Selection::everything());
+        tokio::spawn(clusters.clone().run(token()));
+        clusters.synced().await;
+        Arc::get_mut(&mut applier).unwrap().clusters = clusters;
+        let cached = deleted(&fleet, "2026-01-01T00:00:00Z");
+        assert!(applier.remove(&cached).await.is_err(), "it is asked again");
+        tokio::time::advance(Duration::from_mins(2)).await;
+        let (events, delivery) = Events::new(client, "agent", token());
+        tokio::spawn(delivery);
+        Arc::get_mut(&mut applier).unwrap().events = events;
+        let outcome = applier.remove(&cached).await;
+        assert_eq!(outcome.is_ok(), is_leaving, "{outcome:?}");
+        let after = fleet.get("w");
+        let finalizers = &after["metadata"]["finalizers"];
+        let is_released = *finalizers == json!([]);
+        assert_eq!(is_released, is_leaving, "{finalizers}");
+        if is_leaving {
+            let event = tokio::time::timeout(Duration::from_mins(1), written.recv()).await;
+            assert_eq!(event.unwrap().unwrap()["reason"], "LeftBehind");
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_namespace_waits_for_the_objects_of_other_works_by_the_agents_own_time() {
     let namespace =
