@@ -217,10 +217,13 @@ async fn look_up(name: &str) -> Result<(), String> {
         .ok_or_else(|| format!("{name} has no address"))
 }
 
-/// Holds changes back until they have lasted, as with `Ready`.
+/// Holds changes back until they have lasted, as with `Ready`. Other words for the same failure are
+/// no change: a name may not be resolved for one cause now and for another one in ten seconds.
 #[derive(Debug, Default)]
 pub struct Steady {
     memories: BTreeMap<String, Option<Memory>>,
+    /// The first of the last observations with one status and reason, whose words stay, by type.
+    first: BTreeMap<String, Condition>,
 }
 
 impl Steady {
@@ -233,6 +236,9 @@ impl Steady {
         at: Instant,
     ) -> Vec<Condition> {
         let mut reported = observed;
+        for observed in &mut reported {
+            self.keep_words(observed);
+        }
         reported.retain(|observed| {
             let stored = stored.iter().find(|known| known.type_ == observed.type_);
             let stored = stored.map(|known| Readiness::of(&known.status));
@@ -244,6 +250,19 @@ impl Steady {
             debounce(memory, stored, observed, thresholds, at) == Verdict::Report
         });
         reported
+    }
+
+    /// Gives an observation the words of the one before if status and reason are the same.
+    fn keep_words(&mut self, observed: &mut Condition) {
+        let is_same = |first: &&Condition| {
+            (&first.status, &first.reason) == (&observed.status, &observed.reason)
+        };
+        let first = self.first.get(&observed.type_).filter(is_same);
+        if let Some(first) = first {
+            observed.message.clone_from(&first.message);
+        } else {
+            self.first.insert(observed.type_.clone(), observed.clone());
+        }
     }
 }
 
@@ -302,6 +321,28 @@ mod tests {
             if said {
                 stored = reported;
             }
+        }
+    }
+
+    #[test]
+    fn a_failure_keeps_its_words_until_it_ends_or_the_agent_starts_again() {
+        let failure = |cause: &str| names_resolve(&Err(cause.to_owned()), NOW);
+        let well = names_resolve(&Ok(()), NOW);
+        let thresholds = Thresholds {
+            success: Duration::ZERO,
+            failure: Duration::ZERO,
+        };
+        let mut steady = Steady::default();
+        let mut stored = vec![failure("of the agent before")];
+        for (observed, words) in [
+            (failure("refused"), "refused"),
+            (failure("late"), "refused"),
+            (well.clone(), &*well.message),
+            (failure("late"), "late"),
+            (failure("refused"), "late"),
+        ] {
+            stored = steady.judge(&stored, vec![observed], thresholds, Instant::now());
+            assert_eq!(stored[0].message, words);
         }
     }
 
