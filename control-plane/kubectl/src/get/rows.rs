@@ -163,7 +163,9 @@ impl WorkloadRow {
         let not_heard: Vec<String> = not_heard.cloned().collect();
         let silent = spec.copies().map(|it| it.name.as_str());
         let silent: Vec<&str> = silent.filter(|it| left.unjudged.contains(*it)).collect();
-        let task = spec.graceful_eviction_tasks.first();
+        let mut tasks = spec.graceful_eviction_tasks.iter();
+        let kept = tasks.clone().find(|it| it.is_kept());
+        let task = tasks.find(|it| !it.is_kept());
         let created = task.and_then(|it| it.creation_timestamp.as_ref());
         let (state, reported) = match (pending, unplaced, unknown) {
             (Some(pending), ..) => (pending.reason.clone(), Some(pending)),
@@ -178,10 +180,16 @@ impl WorkloadRow {
             _ => ("Placed".to_owned(), None),
         };
         let since = reported.map(|it| it.last_transition_time.0);
+        let kept = kept.map(|it| {
+            format!(
+                "the old copy in {} stays until suppressDeletion of its eviction task is set to false",
+                it.from_cluster
+            )
+        });
         let message = match reported {
             Some(reported) => reported.message.clone(),
             None if state == UNKNOWN => unjudged(&silent),
-            None => String::new(),
+            None => kept.unwrap_or_default(),
         };
         let each = |name: &str, replicas: i32| match replicas {
             0 => name.to_owned(),

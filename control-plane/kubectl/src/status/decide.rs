@@ -178,6 +178,9 @@ pub(super) struct Report {
     pub moving: Vec<Moving>,
     /// Numbers of what moves, by the cluster that it leaves and those that it is placed on.
     pub flows: Vec<Flow>,
+    /// Old copies that stay until somebody sets `suppressDeletion` of their eviction tasks to
+    /// false.
+    pub kept: Vec<Moving>,
     pub waiting: Vec<Waiting>,
     pub stranded: Vec<Waiting>,
     pub unplaced: Vec<Waiting>,
@@ -461,7 +464,12 @@ fn take(report: &mut Report, binding: &AnyBinding, silent: &BTreeSet<String>) {
         }
     }
     for task in &spec.graceful_eviction_tasks {
-        report.moving.push(Moving {
+        let list = if task.is_kept() {
+            &mut report.kept
+        } else {
+            &mut report.moving
+        };
+        list.push(Moving {
             workload: workload.clone(),
             from: task.from_cluster.clone(),
             to: spec.clusters.iter().map(|it| it.name.clone()).collect(),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use muster_shared::check::common::remaining;
 
-use super::decide::{Fact, Report, Waiting};
+use super::decide::{Fact, Moving, Report, Waiting};
 use crate::table::{Table, ago, shortened};
 
 /// Limits of what is shown of the report.
@@ -101,7 +101,10 @@ fn text(report: &Report, now: Timestamp, limits: Limits) -> String {
     }
     text.push_str(&clusters(report, now, limits));
     text.push_str(&ordered(report, now, limits));
-    text.push_str(&moving(report, now, limits));
+    let heads = ["MOVING", "FROM"];
+    text.push_str(&moving(heads, &report.moving, now, limits));
+    let heads = ["OLD COPY KEPT", "IN"];
+    text.push_str(&moving(heads, &report.kept, now, limits));
     text.push_str(&waiting("STRANDED", &report.stranded, now, limits));
     text.push_str(&waiting("WAITING", &report.waiting, now, limits));
     text.push_str(&waiting("STATE UNKNOWN", &report.unheard, now, limits));
@@ -179,9 +182,10 @@ fn clusters(report: &Report, now: Timestamp, limits: Limits) -> String {
     section(&table.without(hidden), report.not_well.len(), limits)
 }
 
-fn moving(report: &Report, now: Timestamp, limits: Limits) -> String {
-    let mut table = Table::new(["MOVING", "FROM", "NOW PLACED ON", "SINCE"]);
-    for it in report.moving.iter().take(limits.rows) {
+fn moving(heads: [&str; 2], all: &[Moving], now: Timestamp, limits: Limits) -> String {
+    let [workload, from] = heads;
+    let mut table = Table::new([workload, from, "NOW PLACED ON", "SINCE"]);
+    for it in all.iter().take(limits.rows) {
         table.row([
             it.workload.clone(),
             it.from.clone(),
@@ -189,7 +193,7 @@ fn moving(report: &Report, now: Timestamp, limits: Limits) -> String {
             ago(it.since, now),
         ]);
     }
-    section(&table.to_string(), report.moving.len(), limits)
+    section(&table.to_string(), all.len(), limits)
 }
 
 fn waiting(head: &str, all: &[Waiting], now: Timestamp, limits: Limits) -> String {

@@ -165,6 +165,15 @@ fn well(report: &Report) -> String {
     if !report.moving.is_empty() {
         text = format!("{text}, {} of them moving", report.moving.len());
     }
+    if !report.kept.is_empty() {
+        let number = report.kept.len();
+        let stays = either(
+            number,
+            "old copy stays until somebody releases it",
+            "old copies stay until somebody releases them",
+        );
+        text = format!("{text}; {number} {stays}");
+    }
     for it in &report.left {
         let left = it.returning + it.staying;
         let (who, verb) = (count(left, "workload"), either(left, "is", "are"));

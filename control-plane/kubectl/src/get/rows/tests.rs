@@ -82,6 +82,16 @@ fn a_workload_in_a_cluster_that_falls_silent_while_nobody_leads_is_not_reported_
 }
 
 #[test]
+fn an_old_copy_that_somebody_has_to_release_is_named_and_is_no_move() {
+    let mut binding = AnyBinding::clone(&binding(&json!([]), Some("m2")));
+    binding.spec.graceful_eviction_tasks[0].suppress_deletion = Some(true);
+    let row = WorkloadRow::of(&binding, &Left::default());
+    assert_eq!(row.state, "Placed");
+    assert_eq!(row.leaving, ["m2"]);
+    assert!(row.message.contains("in m2 stays until"), "{}", row.message);
+}
+
+#[test]
 fn a_workload_is_a_line_and_with_wide_its_reason_too() {
     let rows = [WorkloadRow::of(
         &binding(&condition("EvictionPending", "True", "NowhereToGo"), None),

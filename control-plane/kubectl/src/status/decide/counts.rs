@@ -17,6 +17,7 @@ impl Report {
             ("notWell", self.not_well.len()),
             ("ordered", self.ordered.len()),
             ("moving", self.moving.len()),
+            ("kept", self.kept.len()),
             ("waiting", self.waiting.len()),
             ("stranded", self.stranded.len()),
             ("unheard", self.unheard.len()),
@@ -34,6 +35,7 @@ impl Report {
         self.not_well.truncate(most);
         self.ordered.truncate(most);
         self.moving.truncate(most);
+        self.kept.truncate(most);
         self.waiting.truncate(most);
         self.left.truncate(most);
         self.stranded.truncate(most);

@@ -181,6 +181,10 @@ fn counts_of_workloads(report: &Report) -> String {
     let mut text = workloads.to_string();
     for (number, words) in [
         (report.moving.len(), "moving".to_owned()),
+        (
+            report.kept.len(),
+            "with an old copy that somebody has to release".to_owned(),
+        ),
         (report.waiting.len(), format!("waiting{stopped}")),
         (
             report.stranded.len(),

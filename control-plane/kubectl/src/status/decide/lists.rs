@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::Next;
 
-/// A workload that is leaving a cluster.
+/// A workload that is leaving a cluster, or has left it and keeps its old copy there.
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(in super::super) struct Moving {

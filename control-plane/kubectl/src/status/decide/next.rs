@@ -355,7 +355,19 @@ fn of_fleet(report: &Report, pauses: &[Pause]) -> Next {
             format!("{who} {verb} placed anew when nothing holds that back; when is not known")
                 .into()
         }
-        (None, []) => "nothing moves or waits".into(),
+        (None, []) => match &report.kept[..] {
+            [] => "nothing moves or waits".into(),
+            [only] => format!(
+                "the old copy of {} in {} stays until suppressDeletion of its eviction task is set to false",
+                only.workload, only.from
+            )
+            .into(),
+            more => format!(
+                "{} old copies stay until suppressDeletion of their eviction tasks is set to false",
+                more.len()
+            )
+            .into(),
+        },
     }
 }
 

@@ -299,6 +299,13 @@ fn at_leisure(report: &Report, severity: Severity) -> Advice {
         };
         return Advice::new(words, undone(first));
     }
+    if let Some(kept) = report.kept.first() {
+        let words = format!(
+            "nothing; when the old copy in {} is not needed any more, set suppressDeletion of its task (spec.gracefulEvictionTasks of the binding) to false; what is known of it",
+            kept.from
+        );
+        return Advice::new(words, explain(&kept.workload));
+    }
     if let Some(left) = report
         .left
         .iter()

@@ -63,14 +63,20 @@ const LISTS = {
   waiting: ["◷ waits", "warn"],
   unheard: ["? is silent", "bad"],
   moving: ["→ moves", "good"],
+  kept: ["= keeps an old copy", "warn"],
 };
 // What the API refused is not said by the reason alone.
 const FAILED = "EvictWorkloadFromClusterFailed";
+const WHY = {
+  moving: (it) => `leaves ${it.from} when the new copy is healthy; now on ${it.to.join(", ") || "no cluster yet"}`,
+  kept: (it) => `its old copy in ${it.from} stays until suppressDeletion of its eviction task is set to false; now on ${it.to.join(", ") || "no cluster yet"}`,
+  waiting: (it) => it.reason === FAILED ? reported(it) : `${it.why}${it.clusters ? `, in ${it.clusters.join(" and ")}` : ""}`,
+};
+const reported = (it) => `${it.why || it.reason}: ${it.message}`;
 const queue = new Rows("queue", (it) => `${it.state} ${it.workload} ${it.from || ""}`, [
   { title: "State", text: (it) => LISTS[it.state][0], kind: (it) => LISTS[it.state][1] },
   { title: "Workload", head: true, text: (it) => it.workload, href: (it) => workloadAddress(it.workload) },
-  { title: "Why", long: true, text: (it) => it.state === "moving" ? `leaves ${it.from} when the new copy is healthy; now on ${it.to.join(", ") || "no cluster yet"}`
-    : it.state === "waiting" && it.reason !== FAILED ? `${it.why}${it.clusters ? `, in ${it.clusters.join(" and ")}` : ""}` : `${it.why || it.reason}: ${it.message}` },
+  { title: "Why", long: true, text: (it) => (WHY[it.state] || reported)(it) },
   { title: "Since", text: (it) => (it.since ? ago(it.since, now()) : "–") },
   { title: "Next", text: (it) => (it.next ? upcoming(it.next, now()) : "–") },
 ], "nothing moves or waits", 10, "kubectl muster status -o wide");

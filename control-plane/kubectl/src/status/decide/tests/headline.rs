@@ -2,7 +2,7 @@
 //! do.
 
 use super::sentence::{
-    NOWHERE, TOLERATED, five, healthy, pending, placed, policy, starting, watched,
+    NOWHERE, TOLERATED, five, healthy, kept, pending, placed, policy, starting, watched,
 };
 use super::*;
 
@@ -293,6 +293,13 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_reported_in_this_
             nothing.0,
             nothing.1,
             "nothing; when the work there is done: kubectl muster uncordon m1".to_owned(),
+        ),
+        (
+            "an old copy stays until somebody releases it",
+            with(&[], vec![kept("a")]),
+            nothing.0,
+            "the old copy of Deployment default/a in m1 stays until suppressDeletion of its eviction task is set to false",
+            "nothing; when the old copy in m1 is not needed any more, set suppressDeletion of its task (spec.gracefulEvictionTasks of the binding) to false; what is known of it: kubectl muster explain deployment/a -n default".to_owned(),
         ),
         (
             "back, and workloads return",

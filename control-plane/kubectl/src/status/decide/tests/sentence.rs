@@ -125,6 +125,13 @@ fn moved_from(name: &str, health: &str) -> Arc<AnyBinding> {
     Arc::new(binding)
 }
 
+/// Returns a binding whose old copy in `m1` stays until somebody releases it.
+pub(super) fn kept(name: &str) -> Arc<AnyBinding> {
+    let mut binding = AnyBinding::clone(&moved_from(name, "Healthy"));
+    binding.spec.graceful_eviction_tasks[0].suppress_deletion = Some(true);
+    Arc::new(binding)
+}
+
 /// Returns a binding that is placed in a cluster, healthy there or not, and waits for a reason.
 pub(super) fn placed(
     name: &str,
@@ -299,6 +306,10 @@ fn the_state_of_the_fleet_is_reported_in_one_sentence() {
         (
             with(&[], vec![moved_from("web", "Healthy")]),
             "WELL: 5 of 5 clusters ready, 1 workload placed, 1 of them moving",
+        ),
+        (
+            with(&[], vec![kept("web")]),
+            "WELL: 5 of 5 clusters ready, 1 workload placed; 1 old copy stays until somebody releases it",
         ),
         (
             snapshot(Vec::new(), Vec::new()),
