@@ -19,6 +19,7 @@ use muster_control_plane::fleet::copy::WorkState;
 use muster_control_plane::fleet::followers::objects_of;
 use muster_control_plane::fleet::pause::Pause;
 use muster_control_plane::fleet::place_state::PlaceState;
+use muster_control_plane::movement::eviction::explain::{CONDITION as EVICTION, STAYING};
 use muster_control_plane::movement::eviction::judge::{Switches, placement};
 use muster_control_plane::movement::graceful_eviction::assess::{Facts, counts_replicas, missing};
 use muster_control_plane::propagation::binding::render::Scope;
@@ -40,6 +41,7 @@ use muster_shared::clock::calendar;
 use muster_shared::k8s::{Condition, ObjectMeta, ResourceExt, Time};
 use muster_shared::names::DEFAULT_SCHEDULER;
 use muster_shared::settings::Words;
+use muster_shared::taints::evicts;
 use muster_shared::watch::Presence;
 use serde::Serialize;
 
@@ -290,6 +292,7 @@ impl Answer {
         });
         let attempts = explain(spec, status, snapshot, rules);
         let placed_by = story::placed_by(binding);
+        let conditions = true_now(binding, snapshot);
         let mut answer = Self {
             kind: binding.scope().binding_kind().to_owned(),
             namespace: binding.namespace(),
@@ -301,9 +304,9 @@ impl Answer {
             clusters: Scope::of(spec).targets,
             unavailable: unavailable.collect(),
             leaving: leaving.collect(),
-            conditions: status.conditions.clone(),
             moves: story::moves(binding),
-            would_help: story::remedies(placed_by.as_deref(), &status.conditions, &attempts),
+            would_help: story::remedies(placed_by.as_deref(), &conditions, &attempts),
+            conditions,
             placed_by,
             data: steps(spec),
             held_back: held_back(binding),
@@ -387,6 +390,23 @@ impl Answer {
     pub fn print(&self, format: Format) -> anyhow::Result<String> {
         format.print(|| self, self)
     }
+}
+
+/// Returns the conditions of a binding without the one that it stays in spite of taints, where no
+/// cluster of it has such a taint any more: nothing writes that anew when the taint goes.
+fn true_now(binding: &AnyBinding, snapshot: &Snapshot) -> Vec<Condition> {
+    let is_tainted = |target: &TargetCluster| {
+        // A cluster that is not known may have any taint.
+        snapshot.get(&target.name).is_none_or(|it| {
+            let mut taints = it.cluster().spec.taints.iter();
+            taints.any(|taint| evicts(&taint.effect))
+        })
+    };
+    let is_over = !binding.spec.clusters.iter().any(is_tainted);
+    let mut conditions = binding.status().conditions.clone();
+    conditions
+        .retain(|it| !(is_over && it.type_ == EVICTION && STAYING.contains(&it.reason.as_str())));
+    conditions
 }
 
 /// Returns whether the attempt was successful and gives the clusters what they have already.

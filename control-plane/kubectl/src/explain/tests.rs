@@ -66,6 +66,30 @@ fn a_pause_that_could_not_be_read_is_not_known_and_it_is_reported_that_nobody_le
 }
 
 #[test]
+fn that_it_stays_in_spite_of_a_taint_is_not_shown_once_no_cluster_of_it_has_one() {
+    let message = "stays on m1, which has taint x:PreferNoExecute: its policy does not ask for it";
+    let stays = condition(
+        "EvictionPending",
+        "False",
+        "FailoverNotRequested",
+        message,
+        SINCE,
+    );
+    for (effect, is_shown) in [("PreferNoExecute", true), ("NoSchedule", false)] {
+        let (mut binding, _) = scene();
+        let status = binding.status.as_mut().unwrap();
+        status.conditions.push(read(stays.clone()));
+        let mut clusters = ["m1", "m5"].map(|name| cluster(name, "10"));
+        clusters[0]["spec"]["taints"] = json!([{ "key": "x", "effect": effect }]);
+        let snapshot = snapshot(&clusters);
+        let text = Answer::about(&binding, &snapshot, &core::Options::default()).to_string();
+        for words in ["which has taint x", "set spec.failover.cluster"] {
+            assert_eq!(text.contains(words), is_shown, "{effect}: {text}");
+        }
+    }
+}
+
+#[test]
 fn what_follows_a_workload_is_reported_to_be_where_that_is() {
     let (mut binding, snapshot) = scene();
     let spec = &mut binding.spec;
