@@ -26,6 +26,9 @@ use crate::table::indented;
 /// Characters of the bar.
 const BAR: usize = 24;
 
+/// Reason why the old copy of a workload does not go by itself.
+const KEPT: &str = "its old copy stays until suppressDeletion of its eviction task is set to false";
+
 /// End of a drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
@@ -57,6 +60,10 @@ pub(super) struct Progress {
     pub stay: usize,
     /// Workloads that have nowhere to go, each with the reason.
     pub stuck: Vec<Line>,
+    /// Workloads that have left and are healthy elsewhere, and whose old copies stay until somebody
+    /// releases them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub kept: Vec<Line>,
     /// Whether the drain was under way when the command began: what had left before is not counted.
     pub is_resumed: bool,
     /// Reasons why nothing moves now.
@@ -122,6 +129,7 @@ impl Progress {
         let mut text = format!("{names}: {}\n", self.line(false));
         text.push_str(&indented(&self.refused));
         text.push_str(&indented(&self.stuck));
+        text.push_str(&indented(&self.kept));
         for reason in &self.nothing_moves {
             let _ = writeln!(text, "Nothing moves: {reason}");
         }
@@ -131,6 +139,12 @@ impl Progress {
                     text,
                     "{names}: drained as far as possible; too many clusters have failed (drained ones count), and nothing leaves until fewer have \
                      (--unhealthy-cluster-threshold)"
+                );
+            }
+            Ok(End::Done) if self.stuck.is_empty() && !self.kept.is_empty() => {
+                let _ = writeln!(
+                    text,
+                    "{names}: drained but for old copies that run there until somebody releases them"
                 );
             }
             Ok(End::Done) if self.stuck.is_empty() => {
@@ -163,6 +177,13 @@ fn switches() -> Switches {
     }
 }
 
+/// Returns whether every chosen cluster reports a healthy copy.
+fn is_replaced(binding: &AnyBinding) -> bool {
+    let (clusters, status) = (&binding.spec.clusters, binding.status());
+    let mut each = clusters.iter();
+    !clusters.is_empty() && each.all(|it| status.is_healthy_in(&it.name))
+}
+
 /// Counts workloads. `seen` has those that were there before, which have left when they are there
 /// no more. What cannot be seen has not left.
 pub(super) fn count(
@@ -180,8 +201,15 @@ pub(super) fn count(
         for (name, cluster) in clusters {
             let here = (key.clone(), name.clone());
             if spec.target(name).is_none() {
-                let task = spec.eviction_task(name);
-                if task.is_some_and(|task| !task.is_kept()) {
+                let Some(task) = spec.eviction_task(name) else {
+                    continue;
+                };
+                if task.is_kept() && is_replaced(binding) {
+                    progress.kept.push(Line {
+                        why: Some(KEPT.to_owned()),
+                        ..Line::new(binding, name)
+                    });
+                } else {
                     progress.replacing += 1;
                     present.insert(here);
                 }
@@ -358,6 +386,26 @@ mod tests {
                 .report(&names, Ok(End::Done))
                 .ends_with("m1: drained\n")
         );
+    }
+
+    #[test]
+    fn an_old_copy_that_somebody_has_to_release_is_named_once_the_new_one_is_healthy() {
+        let mut seen = BTreeSet::new();
+        for (health, counted, is_replaced) in
+            [("Unknown", (0, 1), false), ("Healthy", (1, 0), true)]
+        {
+            let mut binding = AnyBinding::clone(&binding("a", "m2", true, "Evicted", &json!([])));
+            binding.spec.graceful_eviction_tasks[0].suppress_deletion = Some(true);
+            let report = json!([{"clusterName": "m2", "applied": true, "health": health}]);
+            binding.status.as_mut().unwrap().aggregated_status = fixtures::read(report);
+            let progress = count(&[Arc::new(binding)], &drained(), &mut seen);
+            assert_eq!((progress.moved, progress.replacing), counted, "{health}");
+            assert_eq!(progress.is_done(), is_replaced, "{health}");
+            let reported = progress.report(&["m1".to_owned()], Ok(End::Done));
+            let line = format!("\n  ConfigMap shop/a in m1: {KEPT}\n");
+            assert_eq!(reported.contains(&line), is_replaced, "{reported}");
+            assert_eq!(reported.ends_with("m1: drained\n"), !is_replaced);
+        }
     }
 
     #[test]
