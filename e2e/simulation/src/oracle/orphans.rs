@@ -10,6 +10,7 @@ use super::nowhere::not_replaced;
 use super::objects::{self, Binding, CLUSTER, POLICY, WORK};
 use super::scene::Scene;
 use super::{End, Oracle, Violation};
+use crate::feature::{PAUSE, PAUSED};
 use crate::history::{Actor, Api, Entry, Key, Process};
 
 const NAME: &str = "orphans";
@@ -256,7 +257,7 @@ fn bindings(end: &End, scene: &Scene, report: &mut impl FnMut(&Key, &str)) {
             continue;
         }
         for task in binding.tasks() {
-            let is_held = task.0["suppressDeletion"] == true;
+            let is_held = task.0["suppressDeletion"] == true || is_paused(scene, task.from());
             if !is_held && end.reachable.contains(task.from()) {
                 report(
                     key,
@@ -265,6 +266,15 @@ fn bindings(end: &End, scene: &Scene, report: &mut impl FnMut(&Key, &str)) {
             }
         }
     }
+}
+
+/// Returns whether a person left movement in the fleet or out of a cluster paused.
+fn is_paused(scene: &Scene, cluster: &str) -> bool {
+    let (namespace, name) = PAUSE;
+    let pause = scene.fleet("", "configmaps", namespace, name);
+    let cluster = scene.cluster(cluster);
+    pause.is_some_and(|it| it["data"]["until"].is_null())
+        || cluster.is_some_and(|it| objects::annotation(it.0, PAUSED).is_some())
 }
 
 /// Returns whether a workload stays in a cluster because a person suspended its scheduling: the
@@ -465,12 +475,20 @@ mod tests {
 
     #[test]
     fn a_task_whose_end_has_come_is_reported() {
-        for (health, suppressed, is_kept) in [
-            ("Healthy", json!(null), false),
-            ("Healthy", json!(true), true),
-            ("Unhealthy", json!(null), true),
+        let pause = objects::key(&Api::Fleet, "", "configmaps", PAUSE.0, PAUSE.1);
+        for (health, suppressed, paused, is_kept) in [
+            ("Healthy", json!(null), json!(null), false),
+            ("Healthy", json!(true), json!(null), true),
+            (
+                "Healthy",
+                json!(null),
+                json!({"data": {"by": "somebody"}}),
+                true,
+            ),
+            ("Unhealthy", json!(null), json!(null), true),
         ] {
             let mut story = story();
+            story.write(person(), &pause, paused.clone());
             let task = json!({"fromCluster": "m2", "suppressDeletion": suppressed});
             story.write(control_plane(), &cluster_key("m2"), cluster("True", &[]));
             story.patch(
@@ -484,7 +502,7 @@ mod tests {
                     },
                 }),
             );
-            story.ends(is_kept, health);
+            story.ends(is_kept, (health, paused));
         }
     }
 
