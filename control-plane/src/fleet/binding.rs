@@ -185,6 +185,11 @@ impl Bindings {
         informer.presence(key.namespace.as_deref(), &key.name)
     }
 
+    /// Returns the key of a binding as all who keep it share it.
+    pub fn key_of(&self, binding: &AnyBinding) -> Arc<BindingKey> {
+        self.index.shared(BindingKey::of(binding))
+    }
+
     /// Returns the index of the bindings, which names some without reading any.
     pub fn index(&self) -> &BindingIndex {
         &self.index

@@ -46,7 +46,7 @@ const UNCLAIMED: &str = "";
 #[derive(Default)]
 struct State {
     /// The bindings of workloads by policy, and by namespace within it.
-    workloads: HashMap<PolicyId, HashMap<Option<String>, BTreeSet<BindingKey>>>,
+    workloads: HashMap<PolicyId, HashMap<Option<String>, BTreeSet<Arc<BindingKey>>>>,
     /// The policies of bindings whose claim was taken off: what a deleted policy placed stays
     /// together.
     former: HashMap<BindingKey, PolicyId>,
@@ -57,10 +57,10 @@ struct State {
 }
 
 impl State {
-    fn put(&mut self, id: &PolicyId, key: &BindingKey) {
+    fn put(&mut self, id: &PolicyId, key: &Arc<BindingKey>) {
         let policy = self.workloads.entry(id.clone()).or_default();
         let workloads = policy.entry(key.namespace.clone()).or_default();
-        workloads.insert(key.clone());
+        workloads.insert(Arc::clone(key));
     }
 
     fn take(&mut self, id: &PolicyId, key: &BindingKey) {
@@ -91,7 +91,7 @@ impl Companions {
     fn follow_bindings(&self, bindings: &Bindings, queue: &Queue<BindingKey>) {
         let (companions, queue, cache) = (self.clone(), queue.clone(), bindings.clone());
         bindings.on_change(move |change| {
-            let key = BindingKey::of(change.object().as_ref());
+            let key = cache.key_of(change.object());
             let is_gone = || cache.presence(&key).is_gone();
             // A list may have lacked it.
             if matches!(change, Change::Deleted { .. }) && !is_gone() {
@@ -113,7 +113,7 @@ impl Companions {
     /// after.
     fn change(
         &self,
-        key: &BindingKey,
+        key: &Arc<BindingKey>,
         was: Option<(Option<PolicyId>, bool)>,
         now: Option<(Option<PolicyId>, bool)>,
     ) {
@@ -135,7 +135,7 @@ impl Companions {
             state.put(&policy, key);
         }
         if claim.is_none() {
-            state.former.insert(key.clone(), policy);
+            state.former.insert(BindingKey::clone(key), policy);
         }
     }
 
@@ -167,14 +167,23 @@ impl Companions {
     /// Has a binding wait for a workload of those that it serves which may be in a cluster; returns
     /// whether there is one. It is any of them: of n that leave in their order, what waits for the
     /// first of those that are left would be read n times.
-    fn waits(&self, fleet: &Fleet, key: &BindingKey, served: &[BindingKey], cluster: &str) -> bool {
+    fn waits(
+        &self,
+        fleet: &Fleet,
+        key: &BindingKey,
+        served: &[Arc<BindingKey>],
+        cluster: &str,
+    ) -> bool {
         let (before, after) = served.split_at(self.any_of(served.len()));
         after.iter().chain(before).any(|workload| {
             if !may_be_in(fleet, workload, cluster) {
                 return false;
             }
             let mut state = self.0.lock();
-            let waiting = state.waiting.entry(workload.clone()).or_default();
+            let waiting = state
+                .waiting
+                .entry(BindingKey::clone(workload))
+                .or_default();
             waiting.insert(key.clone());
             drop(state);
             // It may have left before the binding began to wait for it.
@@ -193,7 +202,7 @@ impl Companions {
 
     /// Returns the workloads that a binding serves: those of its policy, in its namespace where it
     /// has one, and those that depend on it.
-    fn served(&self, key: &BindingKey, binding: &AnyBinding) -> Vec<BindingKey> {
+    fn served(&self, key: &BindingKey, binding: &AnyBinding) -> Vec<Arc<BindingKey>> {
         let state = self.0.lock();
         let is_placed = binding.spec.placement.is_some();
         let former = state.former.get(key).cloned();
@@ -205,7 +214,7 @@ impl Companions {
             .flatten()
             .filter(|(namespace, _)| key.namespace.is_none() || **namespace == key.namespace);
         let referrers = binding.spec.required_by.iter();
-        let referrers = referrers.map(BindingKey::of_snapshot);
+        let referrers = referrers.map(|it| Arc::new(BindingKey::of_snapshot(it)));
         near.flat_map(|(_, workloads)| workloads.iter().cloned())
             .chain(referrers)
             .collect()

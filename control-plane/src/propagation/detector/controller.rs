@@ -199,7 +199,8 @@ fn listen_to_bindings(detector: &Arc<Detector>, bindings: &Bindings) {
     let to = Arc::clone(detector);
     bindings.on_change(move |change| {
         let (old, new) = change.sides();
-        to.memory().bound.change(old, new);
+        let key = to.fleet.bindings.key_of(change.object());
+        to.memory().bound.change(&key, old, new);
         to.reports.change(old, new);
         // A claim that has been given up may have been the last one of its policy.
         let claim = |binding: Option<&AnyBinding>| binding.and_then(|it| Claim::on(&it.metadata));
