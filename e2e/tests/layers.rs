@@ -28,6 +28,7 @@ const SHARED: Floors = &[
     &["merge"],
     &["protobuf"],
     &["remind"],
+    &["spare"],
     &["tls"],
     &["fleet_servers"],
     &["api"],

@@ -53,6 +53,7 @@ pub mod selectors;
 pub mod self_report;
 pub mod serve;
 pub mod settings;
+pub mod spare;
 pub mod taints;
 pub mod tasks;
 pub mod telemetry;

@@ -7,6 +7,7 @@ use std::hash::Hash;
 use std::time::Duration;
 
 use muster_shared::queue::doubled;
+use muster_shared::spare::give_back;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -108,7 +109,9 @@ impl<K: Clone + Eq + Hash> Backoff<K> {
 
     /// Ends the wait of a key: what it waited for has come, or is not waited for any more.
     pub fn forget(&self, key: &K) {
-        self.waited.lock().remove(key);
+        let mut waited = self.waited.lock();
+        waited.remove(key);
+        give_back(&mut waited);
     }
 
     /// Ends the waits of all keys but some.

@@ -6,8 +6,7 @@ use std::hash::Hash;
 
 use tokio::time::Instant;
 
-/// As many keys as there is room for all the time.
-const ROOM: usize = 64;
+use crate::spare::give_back;
 
 /// When a key is due; keys of one instant keep the order in which they arrived.
 type DueAt = (Instant, u64);
@@ -97,11 +96,8 @@ impl<K: Clone + Eq + Hash> Line<K> {
             self.due.remove(&rank);
         }
         self.places.remove(&key);
-        let (length, room) = (self.places.len(), self.places.capacity());
-        if room > ROOM && length < room / 8 {
-            // A rush leaves room for as many keys behind, here and in every other queue.
-            self.places.shrink_to(ROOM.max(2 * length));
-        }
+        // A rush leaves room for as many keys behind, here and in every other queue.
+        give_back(&mut self.places);
         Some(key)
     }
 
@@ -159,13 +155,11 @@ mod tests {
         let start = Instant::now();
         let mut line = Line::new();
         line.add(0, start + Duration::from_secs(9), 0);
-        for key in 1..=100 * ROOM {
+        for key in 1..=5000 {
             line.add(key, start, 0);
         }
-        let rush = line.places.capacity();
-        assert_eq!(drain(&mut line, start, 0).len(), 100 * ROOM);
-        let room = line.places.capacity();
-        assert!(room < 4 * ROOM, "room for {room} keys of {rush}");
+        assert_eq!(drain(&mut line, start, 0).len(), 5000);
+        assert!(line.places.capacity() < 200, "{}", line.places.capacity());
         assert_eq!(drain(&mut line, start, 9), [0]);
     }
 

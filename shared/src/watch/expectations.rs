@@ -29,6 +29,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use crate::spare::give_back;
+
 /// The first pause before the cache is read again. Each further one is as long as all before.
 const FIRST: Duration = Duration::from_millis(50);
 /// The longest pause.
@@ -213,6 +215,7 @@ impl<K: Eq + Hash, A: Clone> Expectations<K, A> {
         };
         if all.get(key).is_some_and(is_passed) {
             all.remove(key);
+            give_back(&mut all);
         }
     }
 
@@ -222,7 +225,9 @@ impl<K: Eq + Hash, A: Clone> Expectations<K, A> {
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
     {
-        self.all.lock().remove(key);
+        let mut all = self.all.lock();
+        all.remove(key);
+        give_back(&mut all);
     }
 }
 
