@@ -12,3 +12,8 @@ pub(super) const NAMESPACE: &str = "muster-system";
 
 /// Name of the Secret with the agent's kubeconfig, and its key in it: Karmada's.
 pub(super) const SECRET: &str = "karmada-kubeconfig";
+
+/// Returns the name of the account by which the control plane reaches a member of sync mode Push.
+pub(super) fn account(cluster: &str) -> String {
+    format!("muster-push-{cluster}")
+}

@@ -23,7 +23,7 @@ use muster_shared::names::CLUSTER_NAMESPACE;
 use muster_shared::settings::Words;
 use serde_json::{Value, json};
 
-use super::install::NAMESPACE;
+use super::install::{NAMESPACE, account};
 use super::list;
 use super::removal::{Removal, remove_cluster};
 use super::request::{FIELD_MANAGER, call, delete, identify, require_name};
@@ -92,11 +92,6 @@ pub(super) struct Leaving {
     /// Namespace of the account in the member.
     #[arg(long, default_value = NAMESPACE, value_name = "NAME")]
     member_namespace: String,
-}
-
-/// Returns the name of the account in the member.
-pub(super) fn account(cluster: &str) -> String {
-    format!("muster-push-{cluster}")
 }
 
 pub(super) async fn carry_out(fleet: Client, options: &Options) -> anyhow::Result<String> {

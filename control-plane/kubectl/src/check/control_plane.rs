@@ -13,8 +13,7 @@ use muster_shared::self_report::LeaderReport;
 use super::facts::{Admission, Facts};
 use super::fleet_api::OWN;
 use super::{fleet_api, rights};
-use crate::install::NAMESPACE;
-use crate::join::account;
+use crate::install::{NAMESPACE, account};
 
 /// Tokens and clusters that one line names.
 const MOST: usize = 5;
