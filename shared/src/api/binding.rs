@@ -268,8 +268,9 @@ impl ResourceBindingSpec {
     }
 
     /// Returns whether the resource is a workload that is scaled to zero: it need not be anywhere.
-    /// A kind without a rule that counts its replicas has none, too; it is a workload only where the
-    /// binding has its requirements, or the kind is [always counted](ObjectReference::is_counted).
+    /// A kind without a rule that counts its replicas has none, too; it is a workload only where
+    /// the binding has its requirements, or the kind is
+    /// [always counted](ObjectReference::is_counted).
     pub fn is_scaled_to_zero(&self) -> bool {
         let is_counted = self.replica_requirements.is_some() || self.resource.is_counted();
         self.replicas <= 0 && is_counted && self.components.is_empty()
