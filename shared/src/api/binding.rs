@@ -269,11 +269,15 @@ impl ResourceBindingSpec {
 
     /// Returns whether the resource is a workload that is scaled to zero: it need not be anywhere.
     /// A kind without a rule that counts its replicas has none, too; it is a workload only where
-    /// the binding has its requirements, or the kind is
-    /// [always counted](ObjectReference::is_counted).
+    /// the binding has its requirements, or the kind has
+    /// [such a rule always](ObjectReference::has_replica_rule). The replicas of a dependency, which
+    /// has no placement of its own, are not counted: it may run any number of them.
     pub fn is_scaled_to_zero(&self) -> bool {
-        let is_counted = self.replica_requirements.is_some() || self.resource.is_counted();
-        self.replicas <= 0 && is_counted && self.components.is_empty()
+        let follows = self.placement.is_none() && !self.required_by.is_empty();
+        let is_counted = !follows && self.resource.has_replica_rule();
+        self.replicas <= 0
+            && (is_counted || self.replica_requirements.is_some())
+            && self.components.is_empty()
     }
 
     /// Returns whether nothing counts replicas of the resource, or their number is zero: also of a
@@ -438,11 +442,16 @@ impl ObjectReference {
     /// Returns whether the kind is one of Kubernetes' own that are counted in replicas. Its status
     /// leaves their number out while it is 0.
     pub fn is_counted(&self) -> bool {
-        match (&*self.api_version, &*self.kind) {
-            ("apps/v1", kind) => matches!(kind, "Deployment" | "ReplicaSet" | "StatefulSet"),
-            ("v1", kind) => kind == "ReplicationController",
-            _ => false,
-        }
+        let is_controller = self.api_version == "v1" && self.kind == "ReplicationController";
+        is_controller || self.has_replica_rule()
+    }
+
+    /// Returns whether the replicas of a template of the kind are always counted in its binding:
+    /// the native interpreter has a rule for that. It has none for a ReplicationController, whose
+    /// binding says 0 whatever the template asks for.
+    pub fn has_replica_rule(&self) -> bool {
+        let counted = ["Deployment", "ReplicaSet", "StatefulSet"];
+        self.api_version == "apps/v1" && counted.contains(&&*self.kind)
     }
 }
 
@@ -677,16 +686,28 @@ mod tests {
             .unwrap();
             assert_eq!(spec.is_scaled_to_zero(), expected, "{}", json!(spec));
         }
-        for (api_version, kind, expected) in [
-            ("apps/v1", "Deployment", true),
-            ("apps/v1", "DaemonSet", false),
-            ("v1", "ReplicationController", true),
-            ("v1", "ConfigMap", false),
+        let required_by = json!([{ "namespace": "shop", "name": "api" }]);
+        for (api_version, kind, placement, required_by, expected) in [
+            ("apps/v1", "Deployment", json!(null), json!([]), true),
+            (
+                "apps/v1",
+                "Deployment",
+                json!({}),
+                required_by.clone(),
+                true,
+            ),
+            ("apps/v1", "Deployment", json!(null), required_by, false),
+            ("apps/v1", "DaemonSet", json!({}), json!([]), false),
+            ("v1", "ReplicationController", json!({}), json!([]), false),
+            ("v1", "ConfigMap", json!({}), json!([]), false),
         ] {
-            let resource = json!({ "apiVersion": api_version, "kind": kind, "name": "web" });
-            let spec = json!({ "resource": resource });
+            let spec = json!({
+                "resource": { "apiVersion": api_version, "kind": kind, "name": "web" },
+                "placement": placement,
+                "requiredBy": required_by,
+            });
             let spec: ResourceBindingSpec = serde_json::from_value(spec).unwrap();
-            assert_eq!(spec.is_scaled_to_zero(), expected, "{kind}");
+            assert_eq!(spec.is_scaled_to_zero(), expected, "{}", json!(spec));
         }
     }
 

@@ -426,6 +426,12 @@ mod tests {
             |clusters: &[&str]| failover(clusters, json!({"fencing": {"afterSeconds": 60}}));
         let directly = |clusters: &[&str]| failover(clusters, json!({"purgeMode": "Directly"}));
         let scaled = |clusters: &[&str]| with(to(clusters), &json!({"replicas": 0}));
+        // No rule counts its replicas, which run.
+        let controller = json!({"apiVersion": "v1", "kind": "ReplicationController"});
+        let uncounted = json!({
+            "resource": controller, "clusters": [{"name": "m2"}],
+            "replicas": 0, "replicaRequirements": null,
+        });
         let uneven = shares(&[("m2", 0), ("m3", 2)]);
         let unplaced = json!({"clusters": [], "placement": null});
         for (spec, made, works, expected) in [
@@ -451,6 +457,7 @@ mod tests {
             (to(&[]), false, &["m1"], "others wait"),
             (scaled(&[]), false, &["m1"], "m1 removed"),
             (scaled(&["m2"]), false, &["m1"], "m1 removed"),
+            (uncounted, false, &["m1"], "others wait"),
             (unplaced, false, &["m1"], "m1 removed"),
             (to(&["m2"]), true, &["paused", "m2"], "others wait"),
             (scaled(&[]), true, &["paused"], "paused removed"),
