@@ -209,7 +209,10 @@ async fn deliver(
             letter = inbox.recv(), if has_room => match letter {
                 Some(letter) => delivery.take(letter, 1),
                 // All publishers are gone; the process is ending, or uses no events.
-                None => return shutdown.cancelled().await,
+                None => {
+                    shutdown.cancelled().await;
+                    return delivery.finish(inbox).await;
+                }
             },
         }
     }
@@ -462,6 +465,44 @@ mod tests {
             assert_eq!(*started.borrow(), expected, "{hangs}");
             assert!(begun.elapsed() < DEADLINE, "{hangs}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_being_written_when_the_last_publisher_goes_is_written_to_its_end() {
+        let started = watch::Sender::new(0);
+        let answered = watch::Sender::new(0);
+        let shutdown = CancellationToken::new();
+        let (counts, answers, ends) = (started.clone(), answered.clone(), shutdown.clone());
+        let api = tower::service_fn(move |_: Request<Body>| {
+            counts.send_modify(|count| *count += 1);
+            let (answers, ends) = (answers.clone(), ends.clone());
+            async move {
+                ends.cancelled().await;
+                // What waits for the same moment goes on first.
+                for _ in 0..FEW {
+                    tokio::task::yield_now().await;
+                }
+                answers.send_modify(|count| *count += 1);
+                let event = br#"{"metadata":{"name":"e"},"involvedObject":{}}"#;
+                let answer = Response::builder().status(201);
+                let answer = answer.body(Body::from(event.to_vec()));
+                Ok::<_, Infallible>(answer.unwrap())
+            }
+        });
+        let client = Client::new(api, "default");
+        let (events, deliver) = Events::new(client, "c", shutdown.clone());
+        let about = ObjectReference {
+            name: Some("web".to_owned()),
+            ..ObjectReference::default()
+        };
+        events.publish_about(about, EventType::Normal, "Evicted", "left m1 for m2");
+        drop(events);
+        let delivery = tokio::spawn(deliver);
+        let mut seen = started.subscribe();
+        seen.wait_for(|count| *count == 1).await.unwrap();
+        shutdown.cancel();
+        delivery.await.unwrap();
+        assert_eq!(*answered.borrow(), 1);
     }
 
     #[test]
