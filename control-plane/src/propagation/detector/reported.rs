@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::time::Instant;
 
+use crate::fleet::memory::Since;
 use crate::fleet::template::TemplateKey;
 
 /// What was reported of templates. May be lost.
@@ -14,7 +14,7 @@ pub(super) struct Reported {
     /// Notes that were published last about each template, by what they are about.
     notes: Mutex<HashMap<TemplateKey, HashMap<String, String>>>,
     /// Times since when templates wait for something that may come.
-    waiting: Mutex<HashMap<TemplateKey, Instant>>,
+    waiting: Since<TemplateKey>,
 }
 
 impl Reported {
@@ -50,15 +50,14 @@ impl Reported {
         self.arrived(key);
     }
 
-    /// Returns how much longer a template waits for something that may come, of this time in all.
-    pub(super) fn waits(&self, key: &TemplateKey, time: Duration) -> Duration {
-        let now = Instant::now();
-        let since = *self.waiting.lock().entry(key.clone()).or_insert(now);
-        time.saturating_sub(now - since)
+    /// Returns how much longer a template waits for something that may come, of this time in all;
+    /// `None` once it has waited for so long.
+    pub(super) fn waits(&self, key: &TemplateKey, time: Duration) -> Option<Duration> {
+        self.waiting.rest(key, (), time)
     }
 
     /// Forgets that a template waited: what it waited for is there.
     pub(super) fn arrived(&self, key: &TemplateKey) {
-        self.waiting.lock().remove(key);
+        self.waiting.forget(key);
     }
 }

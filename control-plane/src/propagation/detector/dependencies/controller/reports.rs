@@ -101,8 +101,7 @@ impl Distributor {
             self.reported.arrived(key);
             return Next::Done;
         }
-        let left = self.reported.waits(key, GRACE);
-        if !left.is_zero() {
+        if let Some(left) = self.reported.waits(key, GRACE) {
             return Next::After(left);
         }
         let referrers = self.index.lock().referrers(key, template);
