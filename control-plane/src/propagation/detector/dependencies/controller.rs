@@ -427,7 +427,11 @@ impl Distributor {
                 self.report(fleet, &key, &template, "ManyReferrers", note);
             }
             let write = attached.write(held.as_deref(), |key| undecided.contains(key), changed)?;
-            Ok((write, attached.disagreement()))
+            let follows = held.as_deref().filter(|it| it.spec.placement.is_none());
+            if let Some(held) = follows.filter(|_| undecided.is_empty()) {
+                self.report_conflict(fleet, &key, held, attached.disagreement());
+            }
+            Ok(write)
         });
         // Not every decision about a referrer is seen here: it may go unseen, or turn out to
         // need nothing.
@@ -437,19 +441,11 @@ impl Distributor {
             Next::After(LATER)
         };
         match write {
-            Ok((write, conflict)) => {
-                let follows = held.filter(|it| it.spec.placement.is_none());
-                if let Some(held) = follows.filter(|_| undecided.is_empty()) {
-                    self.report_conflict(fleet, &key, &held, conflict);
-                }
-                let Some(write) = write else {
-                    return Ok(settled);
-                };
-                match send(fleet, &binding_key, write).await? {
-                    Next::Done => Ok(settled),
-                    next => Ok(next),
-                }
-            }
+            Ok(None) => Ok(settled),
+            Ok(Some(write)) => match send(fleet, &binding_key, write).await? {
+                Next::Done => Ok(settled),
+                next => Ok(next),
+            },
             Err(error) => {
                 self.report(fleet, &key, &template, "AttachFailed", error.to_string());
                 let is_heard_of = matches!(error, build::Error::Name(_));
