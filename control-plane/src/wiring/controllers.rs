@@ -158,6 +158,8 @@ pub fn say_what_runs(settings: &Settings) {
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
+    use muster_shared::conditions;
     use serde_json::json;
 
     use super::*;
@@ -192,6 +194,71 @@ mod tests {
             let workload = bench.api.binding("web-deployment");
             let has_left = workload["spec"]["clusters"][0]["name"] != "m1";
             assert_eq!(has_left, is_judged, "{workload}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_controller_that_is_off_left_is_ended_once_and_what_happened_stays_said() {
+        for (controller, status, reason, expected) in [
+            (
+                "taintmanager",
+                "True",
+                "WaitingForRate",
+                ("False", "TaintManagerOff"),
+            ),
+            (
+                "taintmanager",
+                "True",
+                "NowhereToGo",
+                ("False", "TaintManagerOff"),
+            ),
+            ("taintmanager", "False", "Evicted", ("False", "Evicted")),
+            (
+                "applicationFailover",
+                "True",
+                "WaitingForToleration",
+                ("False", "ApplicationFailoverOff"),
+            ),
+            (
+                "applicationFailover",
+                "True",
+                "NowhereToGo",
+                ("False", "ApplicationFailoverOff"),
+            ),
+            (
+                "applicationFailover",
+                "False",
+                "ApplicationMoved",
+                ("False", "ApplicationMoved"),
+            ),
+            ("traffic", "True", "Published", ("Unknown", "Off")),
+            ("traffic", "True", "LastKnown", ("Unknown", "Off")),
+        ] {
+            let (_, outlived) = OFF.iter().find(|it| it.0 == controller).unwrap();
+            let mut left = testing::binding();
+            let now = Timestamp::UNIX_EPOCH;
+            let condition = conditions::new(outlived.condition, status, reason, "it is so", now);
+            left["status"]["conditions"] = json!([condition]);
+            let mut bench = Bench::new([("resourcebindings", left.clone())]);
+            outlived.start(&bench.fleet, &mut bench.tasks);
+            bench.follow().await;
+            pass(30).await;
+            let said = |bench: &Bench| {
+                let binding = bench.binding("web-deployment").unwrap();
+                let said = conditions::get(&binding.status().conditions, outlived.condition);
+                said.map(|it| (it.status.clone(), it.reason.clone()))
+            };
+            let pair =
+                |(status, reason): (&str, &str)| Some((status.to_owned(), reason.to_owned()));
+            assert_eq!(said(&bench), pair(expected), "{controller} {reason}");
+            // Another control plane runs the controller.
+            bench.api.put("resourcebindings", left);
+            pass(30).await;
+            assert_eq!(
+                said(&bench),
+                pair((status, reason)),
+                "{controller} {reason}"
+            );
         }
     }
 

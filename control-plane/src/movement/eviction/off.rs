@@ -19,37 +19,3 @@ pub static OUTLIVED: Outlived = Outlived {
     event: OFF,
     note: "it does not wait to leave any more: the control plane was started without the controller taintmanager (--controllers, --enable-taint-manager), so that no taint moves it",
 };
-
-#[cfg(test)]
-mod tests {
-    use jiff::Timestamp;
-    use serde_json::json;
-
-    use super::*;
-    use crate::fleet::testing::{Bench, binding, pass};
-
-    #[tokio::test(start_paused = true)]
-    async fn a_workload_that_waited_to_leave_waits_no_more_and_what_happened_stays_said() {
-        for (status, reason, expected) in [
-            ("True", "WaitingForRate", ("False", OFF)),
-            ("True", "NowhereToGo", ("False", OFF)),
-            ("False", "Evicted", ("False", "Evicted")),
-        ] {
-            let mut bound = binding();
-            let now = Timestamp::UNIX_EPOCH;
-            let pending = conditions::new(CONDITION, status, reason, "m1 has a taint", now);
-            bound["status"]["conditions"] = json!([pending]);
-            let mut bench = Bench::new([("resourcebindings", bound)]);
-            OUTLIVED.start(&bench.fleet, &mut bench.tasks);
-            bench.follow().await;
-            pass(30).await;
-            let binding = bench.binding("web-deployment").unwrap();
-            let said = conditions::get(&binding.status().conditions, CONDITION).unwrap();
-            assert_eq!(
-                (&*said.status, &*said.reason),
-                expected,
-                "{status} {reason}"
-            );
-        }
-    }
-}
