@@ -128,8 +128,6 @@ pub mod annotation {
     /// cluster that it left, and after a space that of the request before it, if there was one. A
     /// `rescheduleTriggeredAt` of this time is taken back once the workload may not return.
     pub const FAILBACK_ASKED: &str = "failover.muster.io/failback-asked";
-    /// Prefix of the annotations of former versions, one for each cluster that a workload left.
-    pub const OLD_HOME: &str = "home.failover.muster.io/";
     /// On a Cluster that workloads are to return to (Muster's own): time since which it is healthy.
     pub const HEALTHY_SINCE: &str = "failover.muster.io/healthy-since";
     /// On a manifest and its object in a member (Muster's own): when and how the agent stops it, as

@@ -7,7 +7,7 @@ use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::api::failback::FailbackMode;
 use muster_shared::clock::whole_second;
 use muster_shared::k8s::ObjectMeta;
-use muster_shared::names::annotation::{HOMES, OLD_HOME};
+use muster_shared::names::annotation::HOMES;
 use serde_json::{Map, Value, json};
 
 use crate::settings::Settings;
@@ -63,12 +63,9 @@ pub fn forgotten(meta: &ObjectMeta, names: &[String]) -> Map<String, Value> {
     patch(meta, homes)
 }
 
-/// Returns the changes of the annotations: the newest departures, and null for the annotations of
-/// former versions, which had one for each cluster.
+/// Returns the changes of the annotations: the newest departures, or null where none is left.
 fn patch(meta: &ObjectMeta, homes: BTreeMap<String, Timestamp>) -> Map<String, Value> {
-    let names = || meta.annotations.iter().flat_map(|it| it.keys());
-    let old = names().filter(|key| key.starts_with(OLD_HOME));
-    let mut patch: Map<_, _> = old.map(|key| (key.clone(), Value::Null)).collect();
+    let mut patch = Map::new();
     let mut newest: Vec<_> = homes.into_iter().collect();
     newest.sort_by_key(|(_, left)| std::cmp::Reverse(*left));
     newest.truncate(MOST);
@@ -78,7 +75,7 @@ fn patch(meta: &ObjectMeta, homes: BTreeMap<String, Timestamp>) -> Map<String, V
     let kept: Map<String, Value> = kept.collect();
     if !kept.is_empty() {
         patch.insert(HOMES.to_owned(), json!(Value::Object(kept).to_string()));
-    } else if names().any(|key| key == HOMES) {
+    } else if meta.annotations.iter().any(|it| it.contains_key(HOMES)) {
         patch.insert(HOMES.to_owned(), Value::Null);
     }
     patch
@@ -136,20 +133,18 @@ mod tests {
 
     #[test]
     fn a_departure_is_kept_only_where_the_workload_is_to_return() {
-        let old = format!("{OLD_HOME}m7");
         let settings = |flags: &[&str]| {
             let flags: Vec<String> = flags.iter().map(|it| (*it).to_owned()).collect();
             Settings::of_flags(&flags).unwrap()
         };
         let (off, on) = (settings(&[]), settings(&["--failback=WhenHealthy"]));
-        let known =
-            json!({ HOMES: r#"{"m1":"1970-01-01T00:00:09Z"}"#, &*old: "1970-01-01T00:00:01Z" });
+        let known = json!({ HOMES: r#"{"m1":"1970-01-01T00:00:09Z"}"# });
         for (mode, expected) in [
-            ("Never", json!({ HOMES: null, &*old: null })),
-            ("Unheard", json!({ HOMES: null, &*old: null })),
+            ("Never", json!({ HOMES: null })),
+            ("Unheard", json!({ HOMES: null })),
             (
                 "WhenHealthy",
-                json!({ HOMES: r#"{"m1":"1970-01-01T00:00:09Z","m2":"1970-01-01T00:00:20Z"}"#, &*old: null }),
+                json!({ HOMES: r#"{"m1":"1970-01-01T00:00:09Z","m2":"1970-01-01T00:00:20Z"}"# }),
             ),
         ] {
             let before = binding(&known, mode);

@@ -301,7 +301,6 @@ fn homes_are_read_from_the_annotations_of_a_binding() {
     let binding: AnyBinding = serde_json::from_value(json!({
         "metadata": {"name": "web", "annotations": {
             "failover.muster.io/homes": json!({"m1": at(7).to_string()}).to_string(),
-            "home.failover.muster.io/m2": at(7).to_string(),
         }},
     }))
     .unwrap();
