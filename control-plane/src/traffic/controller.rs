@@ -24,7 +24,7 @@ use super::endpoint;
 use super::explain;
 use super::hostnames::Hostnames;
 use super::request::{Request, has_addresses};
-use super::write::{Writing, Written, delete};
+use super::write::{Writing, delete};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::availability::readiness;
@@ -35,6 +35,7 @@ use crate::fleet::last_patches::LastPatches;
 use crate::fleet::sets::take;
 use crate::fleet::template::{Template, TemplateKey};
 use crate::fleet::template_event::Lookup;
+use crate::fleet::write::Written;
 use crate::settings::FAILOVER;
 
 const NAME: &str = "traffic";
@@ -253,9 +254,9 @@ impl Traffic {
         let held = held.as_deref();
         let written = write.endpoint(held, &owner, &request, &decision.targets, &self.patches);
         match written.await {
-            Ok(Written::Overtaken) => return Ok(Next::Again),
-            Ok(Written::AsItWas) => {}
-            Ok(Written::Changed) => {
+            Ok(Some(Written::Overtaken | Written::Gone)) => return Ok(Next::Again),
+            Ok(None) => {}
+            Ok(Some(Written::Done(()))) => {
                 if published != decision.targets {
                     let hostname = &request.hostname;
                     let note = explain::moved(hostname, &published, &decision.targets, &states);
@@ -375,7 +376,9 @@ impl Traffic {
         let held = self.held(write.key);
         let held = held.filter(|it| endpoint::is_of(it, &write.binding.spec.resource));
         if let Some(held) = held
-            && let Written::Overtaken = delete(write.fleet, write.client, write.key, &held).await?
+            && delete(write.fleet, write.client, write.key, &held)
+                .await?
+                .is_overtaken()
         {
             return Ok(Next::Again);
         }
@@ -414,10 +417,7 @@ impl Traffic {
             return Ok(Next::After(UNLISTED));
         }
         let client = fleet.work_writer.when_idle().await;
-        match delete(fleet, &client, key, &held).await? {
-            Written::Overtaken => Ok(Next::Again),
-            Written::AsItWas | Written::Changed => Ok(Next::Done),
-        }
+        Ok(delete(fleet, &client, key, &held).await?.next())
     }
 }
 

@@ -2,7 +2,6 @@
 
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::ObjectReference;
-use muster_shared::client::{is_conflict, is_gone};
 use muster_shared::conditions::{self, TRUE};
 use muster_shared::events::EventType;
 use muster_shared::k8s::{Api, Client, DynamicObject};
@@ -18,18 +17,8 @@ use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::last_patches::LastPatches;
-use crate::fleet::write;
+use crate::fleet::write::{self, Written};
 use crate::settings::COMPONENT;
-
-/// Result of a write that did not fail.
-pub enum Written {
-    /// The object is as it is wanted.
-    AsItWas,
-    /// The object was created or changed.
-    Changed,
-    /// Another client wrote the object first, or another process leads now.
-    Overtaken,
-}
 
 /// The template that is worked on, and the way to the API.
 pub struct Writing<'a> {
@@ -44,8 +33,9 @@ pub struct Writing<'a> {
 }
 
 impl Writing<'_> {
-    /// Creates or changes the DNSEndpoint of the template `owner`. A patch that had no effect is
-    /// not written again.
+    /// Creates or changes the DNSEndpoint of the template `owner`; `None` where it is as it is
+    /// wanted. A patch that had no effect is not written again. Another process that leads now
+    /// counts as one that was faster.
     pub async fn endpoint(
         &self,
         held: Option<&DynamicObject>,
@@ -53,34 +43,34 @@ impl Writing<'_> {
         request: &Request,
         targets: &Targets,
         patches: &LastPatches<BindingKey>,
-    ) -> Result<Written, ApiError> {
+    ) -> Result<Option<Written<()>>, ApiError> {
         let (key, api) = (self.key, endpoints(self.client, self.key));
         let is_leader = || self.fleet.leadership.is_current();
         let Some(held) = held else {
             let object = endpoint::new(&key.name, owner, request, targets);
             let created = match serde_json::from_value(object) {
-                Ok(_) if !is_leader() => return Ok(Written::Overtaken),
+                Ok(_) if !is_leader() => return Ok(Some(Written::Overtaken)),
                 Ok(object) => api.create(&post_params(COMPONENT), &object).await,
                 Err(error) => Err(kube::Error::SerdeError(error)),
             };
-            return written(created.map(drop), "create", key);
+            return written(created.map(drop), "create", key).map(Some);
         };
         let version = held.metadata.resource_version.as_deref();
         let Some(patch) = endpoint::patch(held, owner, request, targets) else {
             patches.forget(key);
-            return Ok(Written::AsItWas);
+            return Ok(None);
         };
         if patches.is_repeated(key, version, &patch) {
-            return Ok(Written::AsItWas);
+            return Ok(None);
         }
         if !is_leader() {
-            return Ok(Written::Overtaken);
+            return Ok(Some(Written::Overtaken));
         }
         let answer = write::merge(&api, &key.name, &patch).await;
         if answer.is_ok() {
             patches.record(key.clone(), version, &patch);
         }
-        written(answer.map(drop), "change", key)
+        written(answer.map(drop), "change", key).map(Some)
     }
 
     /// Publishes an event about the binding and about its template.
@@ -104,7 +94,7 @@ impl Writing<'_> {
         let patch = conditions::patch(&self.binding.metadata, &list);
         let step = "write the status of";
         match self.key.merge_status(self.client, step, &patch).await? {
-            write::Written::Done(_) => {}
+            Written::Done(_) => {}
             late => return Ok(late.next()),
         }
         let reported = conditions::get(&status.conditions, HOSTNAME_PUBLISHED);
@@ -128,30 +118,22 @@ pub async fn delete(
     client: &Client,
     key: &BindingKey,
     held: &DynamicObject,
-) -> Result<Written, ApiError> {
+) -> Result<Written<()>, ApiError> {
     if !fleet.leadership.is_current() {
         return Ok(Written::Overtaken);
     }
     let (uid, version) = (&held.metadata.uid, &held.metadata.resource_version);
     let this_one = delete_params(uid.clone(), version.clone());
-    match endpoints(client, key).delete(&key.name, &this_one).await {
-        Err(error) if is_gone(&error) => Ok(Written::AsItWas),
-        answer => written(answer.map(drop), "delete", key),
-    }
+    let answer = endpoints(client, key).delete(&key.name, &this_one).await;
+    written(answer.map(drop), "delete", key)
 }
 
 fn written(
     answer: Result<(), kube::Error>,
     step: &'static str,
     key: &BindingKey,
-) -> Result<Written, ApiError> {
-    match answer {
-        Ok(()) => Ok(Written::Changed),
-        Err(error) if is_conflict(&error) => Ok(Written::Overtaken),
-        Err(error) => {
-            let namespace = key.namespace.as_deref().unwrap_or_default();
-            let name = format!("DNSEndpoint {namespace}/{}", key.name);
-            Err(ApiError::of(step, &name)(error))
-        }
-    }
+) -> Result<Written<()>, ApiError> {
+    let namespace = key.namespace.as_deref().unwrap_or_default();
+    let name = format!("DNSEndpoint {namespace}/{}", key.name);
+    Written::of(answer).map_err(ApiError::of(step, &name))
 }
