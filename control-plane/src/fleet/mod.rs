@@ -19,7 +19,6 @@ pub mod last_patches;
 pub mod lease_changes;
 pub mod lookups;
 pub mod memory;
-pub mod outlived;
 pub mod parked;
 pub mod pause;
 pub mod place_state;

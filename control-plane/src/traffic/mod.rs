@@ -12,7 +12,6 @@
 //! - [`endpoint`]: the object that says so.
 //! - [`explain`]: what is reported on the binding.
 //! - `write`: the writes.
-//! - `off`: what is said of the names once nothing follows them any more.
 
 mod controller;
 mod copies;
@@ -20,9 +19,7 @@ mod decide;
 mod endpoint;
 mod explain;
 mod hostnames;
-mod off;
 mod request;
 mod write;
 
 pub use controller::start;
-pub use off::OUTLIVED;

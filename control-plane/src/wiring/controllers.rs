@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use muster_shared::tasks::Tasks;
 
+use super::outlived;
 use crate::clusters::{cluster, peers, policy_status, push, registration, taint, workloads};
 use crate::fleet::Fleet;
 use crate::fleet::budget;
 use crate::fleet::budget::pace::Pace;
-use crate::fleet::outlived::Outlived;
 use crate::movement::{application_failover, eviction, failovers, graceful_eviction, rebalance};
 use crate::propagation::{binding, detector, interpreters, status};
 use crate::scheduler;
@@ -102,13 +102,6 @@ const STARTERS: [(&str, Starter); CONTROLLERS.len()] = [
     }),
 ];
 
-/// Controllers whose reports on bindings would outlive them, with what ends these.
-static OFF: [(&str, &Outlived); 3] = [
-    ("taintmanager", &eviction::OUTLIVED),
-    ("applicationFailover", &application_failover::OUTLIVED),
-    ("traffic", &traffic::OUTLIVED),
-];
-
 /// Starts the controllers that `--controllers` names.
 pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     let settings = &fleet.settings;
@@ -127,10 +120,8 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         }
     }
     // Whoever writes what bindings report ends what others do not write any more.
-    for (name, outlived) in &OFF {
-        if settings.runs("bindingStatus") && !settings.runs(name) {
-            outlived.start(fleet, start.tasks);
-        }
+    if settings.runs("bindingStatus") {
+        outlived::start(fleet, start.tasks);
     }
     if start.is_pushed {
         push::start(fleet, start.tasks);
@@ -158,8 +149,6 @@ pub fn say_what_runs(settings: &Settings) {
 
 #[cfg(test)]
 mod tests {
-    use jiff::Timestamp;
-    use muster_shared::conditions;
     use serde_json::json;
 
     use super::*;
@@ -194,71 +183,6 @@ mod tests {
             let workload = bench.api.binding("web-deployment");
             let has_left = workload["spec"]["clusters"][0]["name"] != "m1";
             assert_eq!(has_left, is_judged, "{workload}");
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_a_controller_that_is_off_left_is_ended_once_and_what_happened_stays_said() {
-        for (controller, status, reason, expected) in [
-            (
-                "taintmanager",
-                "True",
-                "WaitingForRate",
-                ("False", "TaintManagerOff"),
-            ),
-            (
-                "taintmanager",
-                "True",
-                "NowhereToGo",
-                ("False", "TaintManagerOff"),
-            ),
-            ("taintmanager", "False", "Evicted", ("False", "Evicted")),
-            (
-                "applicationFailover",
-                "True",
-                "WaitingForToleration",
-                ("False", "ApplicationFailoverOff"),
-            ),
-            (
-                "applicationFailover",
-                "True",
-                "NowhereToGo",
-                ("False", "ApplicationFailoverOff"),
-            ),
-            (
-                "applicationFailover",
-                "False",
-                "ApplicationMoved",
-                ("False", "ApplicationMoved"),
-            ),
-            ("traffic", "True", "Published", ("Unknown", "Off")),
-            ("traffic", "True", "LastKnown", ("Unknown", "Off")),
-        ] {
-            let (_, outlived) = OFF.iter().find(|it| it.0 == controller).unwrap();
-            let mut left = testing::binding();
-            let now = Timestamp::UNIX_EPOCH;
-            let condition = conditions::new(outlived.condition, status, reason, "it is so", now);
-            left["status"]["conditions"] = json!([condition]);
-            let mut bench = Bench::new([("resourcebindings", left.clone())]);
-            outlived.start(&bench.fleet, &mut bench.tasks);
-            bench.follow().await;
-            pass(30).await;
-            let said = |bench: &Bench| {
-                let binding = bench.binding("web-deployment").unwrap();
-                let said = conditions::get(&binding.status().conditions, outlived.condition);
-                said.map(|it| (it.status.clone(), it.reason.clone()))
-            };
-            let pair =
-                |(status, reason): (&str, &str)| Some((status.to_owned(), reason.to_owned()));
-            assert_eq!(said(&bench), pair(expected), "{controller} {reason}");
-            // Another control plane runs the controller.
-            bench.api.put("resourcebindings", left);
-            pass(30).await;
-            assert_eq!(
-                said(&bench),
-                pair((status, reason)),
-                "{controller} {reason}"
-            );
         }
     }
 

@@ -8,6 +8,7 @@ mod election;
 mod epoch;
 mod fitness;
 mod namespaces;
+mod outlived;
 
 use std::sync::Arc;
 use std::time::Duration;

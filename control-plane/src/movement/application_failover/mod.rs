@@ -5,7 +5,7 @@
 //! unhealthy. `decide` finds the clusters in which it has been for too long, `history` stores what
 //! must survive a restart and delays repeated moves, `evict` finds reasons not to move yet, and
 //! `controller` gathers, reports, and asks the evictor, which has the queue, pays, finds the place
-//! and writes. `off` ends what was said of applications where the controller is off.
+//! and writes.
 
 mod action;
 mod controller;
@@ -13,8 +13,6 @@ pub(crate) mod decide;
 pub(crate) mod evict;
 pub mod explain;
 pub mod history;
-mod off;
 mod readiness;
 
 pub use controller::start;
-pub use off::OUTLIVED;

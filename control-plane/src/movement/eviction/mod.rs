@@ -12,8 +12,7 @@
 //!   ([`budget`](crate::fleet::budget)), the own rate of a drain and pauses (`evictor/limits`), the
 //!   `fence`, the template of a Job.
 //! * `plan` computes the binding after the eviction, `execute` writes it in one patch.
-//! * `explain` has the states that are reported (`EvictionState`), `condition_writer` writes them;
-//!   `off` ends what they said where the controller `taintmanager` is off.
+//! * `explain` has the states that are reported (`EvictionState`), `condition_writer` writes them.
 //!
 //! A restart evicts nothing twice: the evictor is rebuilt from the API before it opens
 //! (`Evictor::open`), its budget begins empty, a patch carries the resource version that was
@@ -34,7 +33,6 @@ pub mod homes;
 pub mod inputs;
 pub mod judge;
 pub mod measure;
-mod off;
 mod pending_notes;
 pub mod plan;
 pub mod preserve;
@@ -43,7 +41,6 @@ pub mod record;
 pub mod room;
 
 pub use controller::{EvictorHandle, start};
-pub use off::OUTLIVED;
 
 #[cfg(test)]
 pub(super) mod conformance;
