@@ -44,7 +44,7 @@ impl Detector {
             Presence::Gone | Presence::Unknown(_) => {
                 let client = self.fleet.work_writer.when_idle().await;
                 let held = self.held_by(&binding, wanted.counts_replicas()).await?;
-                let made = wanted.create(held, |spec| self.first.as_ref()?.of(spec));
+                let made = wanted.create(held, |spec| self.first.as_ref()?.of(&self.fleet, spec));
                 let api = binding.api(&client);
                 return self.create(&api, key, &binding, made).await;
             }

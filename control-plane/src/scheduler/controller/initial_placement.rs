@@ -4,11 +4,8 @@
 //! afterwards, and always has a target. The decision is the same, by the same [`pass`]; the
 //! scheduler reports it.
 
-use std::sync::Arc;
-
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus};
-use muster_shared::clock::Clock;
 use muster_shared::events::EventType;
 
 use super::events::success_note;
@@ -16,15 +13,12 @@ use super::live::LiveSnapshot;
 use crate::fleet::Fleet;
 use crate::scheduler::core::Options;
 use crate::scheduler::core::outcome::{Placed, Subject, pass};
-use crate::settings::names_scheduler;
 
 /// Places bindings that do not exist yet.
 #[derive(Debug)]
 pub struct InitialPlacement {
     snapshot: LiveSnapshot,
     options: Options,
-    scheduler_name: String,
-    clock: Arc<Clock>,
 }
 
 impl InitialPlacement {
@@ -33,19 +27,17 @@ impl InitialPlacement {
         fleet.settings.runs("scheduler").then(|| Self {
             snapshot: LiveSnapshot::follow(fleet),
             options: Options::of(&fleet.settings),
-            scheduler_name: fleet.settings.scheduler_name.clone(),
-            clock: Arc::clone(&fleet.clock),
         })
     }
 
     /// Returns where a new binding goes. `None` leaves it to the scheduler: it is somebody else's
     /// to place, nothing fits, or its placement has ordered groups, of which the status has to say
     /// which one is in use.
-    pub fn of(&self, spec: &ResourceBindingSpec) -> Option<Placed> {
+    pub fn of(&self, fleet: &Fleet, spec: &ResourceBindingSpec) -> Option<Placed> {
         let placement = spec.placement.as_ref()?;
-        let ours = names_scheduler(spec.scheduler_name.as_deref(), &self.scheduler_name)
+        let is_ours = fleet.settings.schedules(spec.scheduler_name.as_deref())
             && !spec.scheduling_suspended();
-        if !ours || !placement.cluster_affinities.is_empty() {
+        if !is_ours || !placement.cluster_affinities.is_empty() {
             return None;
         }
         let status = ResourceBindingStatus::default();
@@ -55,7 +47,7 @@ impl InitialPlacement {
             spec,
             status: &status,
         };
-        let now = self.clock.now();
+        let now = fleet.clock.now();
         let outcome = pass(&subject, &self.snapshot.get(), &self.options, now);
         outcome
             .placed
