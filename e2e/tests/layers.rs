@@ -15,6 +15,7 @@ type Floors = &'static [&'static [&'static str]];
 
 const SHARED: Floors = &[
     &["testing"],
+    &["text"],
     &["clock"],
     &["tasks"],
     &["jsonpath"],

@@ -10,6 +10,7 @@
 //! | [`peers`] | clusters that watch each other: what is asked, what is reported |
 //! | [`work_status`] | limits on the statuses that travel from members to the fleet |
 //! | [`finished`] | what statuses say of the end of a task, by kind |
+//! | [`text`] | texts of others, cut to the room that there is for them |
 //! | [`client`], [`watch`], [`write`](mod@write), [`protobuf`] | access to a Kubernetes API |
 //! | [`controller`], [`queue`], [`lease`] | controllers, and who leads |
 //! | [`tasks`], [`events`], [`remind`] | tasks of a process, events, reminders |
@@ -59,6 +60,7 @@ pub mod tasks;
 pub mod telemetry;
 #[cfg(test)]
 mod testing;
+pub mod text;
 pub mod tls;
 pub mod watch;
 pub mod work_status;

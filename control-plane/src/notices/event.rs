@@ -9,6 +9,7 @@ use muster_shared::api::failover_record::{
 };
 use muster_shared::check::first_of;
 use muster_shared::k8s::Time;
+use muster_shared::text;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -265,11 +266,8 @@ fn over(cluster: &str, kind: &CauseType) -> String {
 }
 
 fn cause(subject: &Subject, cluster: &str, cause: &Cause, again: &str) -> String {
-    let mut why = cause.message.trim().trim_end_matches('.').to_owned();
-    if why.len() > LONGEST_CAUSE {
-        why.truncate(why.floor_char_boundary(LONGEST_CAUSE));
-        why.push_str("...");
-    }
+    let why = cause.message.trim().trim_end_matches('.');
+    let why = text::cut(why, LONGEST_CAUSE, "...");
     let why = Some(why).filter(|it| !it.is_empty());
     let why = why.map_or_else(String::new, |it| format!(" ({it})"));
     if *subject == Subject::Applications {

@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use self::earlier::{Earlier, Memory};
 use crate::client;
 use crate::clock::{calendar, inherited};
+use crate::text;
 
 /// How many events may wait: what ten thousand workloads that move at once leave over, at two
 /// events each. About 4 MB when full.
@@ -128,16 +129,12 @@ impl Events {
         reason: &str,
         note: impl Into<String>,
     ) {
-        let mut note = note.into();
-        if note.len() > LONGEST_NOTE {
-            note.truncate(note.floor_char_boundary(LONGEST_NOTE - 3));
-            note.push_str("...");
-        }
+        let note: String = note.into();
         let letter = Letter {
             regarding,
             kind,
             reason: reason.to_owned(),
-            note,
+            note: text::cut(&note, LONGEST_NOTE, "..."),
         };
         if self.outbox.try_send(letter).is_err() {
             metrics::counter!("muster_events_dropped_total").increment(1);

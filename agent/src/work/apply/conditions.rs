@@ -1,6 +1,5 @@
 //! Conditions of a Work, with Karmada's reasons and messages.
 
-use std::borrow::Cow;
 use std::collections::HashSet;
 use std::time::Duration;
 
@@ -8,6 +7,7 @@ use jiff::Timestamp;
 use muster_shared::conditions::{self, FALSE, TRUE};
 use muster_shared::k8s::Condition;
 use muster_shared::names::condition::{APPLIED, CONTENDED, DISPATCHING, OBJECTS_MISSING};
+use muster_shared::text;
 
 use crate::work::cached::{TERMINATING, Unreadable};
 use crate::work::object;
@@ -192,7 +192,8 @@ pub fn contended(
 /// Messages beyond the limit are counted.
 fn aggregate<'a>(messages: impl IntoIterator<Item = &'a String>) -> String {
     let mut known = HashSet::new();
-    let messages = messages.into_iter().map(|message| brief(message));
+    let messages = messages.into_iter();
+    let messages = messages.map(|message| text::cut(message, LONGEST_FAILURE, "..."));
     let unique: Vec<_> = messages
         .filter(|message| known.insert(message.clone()))
         .collect();
@@ -206,19 +207,10 @@ fn aggregate<'a>(messages: impl IntoIterator<Item = &'a String>) -> String {
         reported += 1;
     }
     match (&unique[..reported], unique.len() - reported) {
-        ([one], 0) => one.to_string(),
+        ([one], 0) => one.clone(),
         (several, 0) => format!("[{}]", several.join(", ")),
         (several, more) => format!("[{}, and {more} more]", several.join(", ")),
     }
-}
-
-/// Returns the beginning of a message that is too long.
-fn brief(message: &str) -> Cow<'_, str> {
-    if message.len() <= LONGEST_FAILURE {
-        return message.into();
-    }
-    let end = message.floor_char_boundary(LONGEST_FAILURE);
-    format!("{}...", &message[..end]).into()
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use muster_shared::api::work::{ManifestStatus, ResourceIdentifier, Work, WorkSta
 use muster_shared::conditions;
 use muster_shared::k8s::{Condition, ObjectMeta};
 use muster_shared::names::condition::APPLIED;
+use muster_shared::text;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
@@ -144,11 +145,7 @@ fn applied(conditions: &[Condition]) -> Option<bool> {
 }
 
 pub(super) fn unreadable(error: &serde_json::Error, conditions: Vec<Condition>) -> Unreadable {
-    let mut reason = error.to_string();
-    if reason.len() > LONGEST_REASON {
-        reason.truncate(reason.floor_char_boundary(LONGEST_REASON));
-        reason.push_str("...");
-    }
+    let reason = text::cut(&error.to_string(), LONGEST_REASON, "...");
     Unreadable { reason, conditions }
 }
 

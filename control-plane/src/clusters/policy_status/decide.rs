@@ -16,6 +16,7 @@ use muster_shared::k8s::{Condition, Taint, Time};
 use muster_shared::names::condition;
 use muster_shared::selectors::matches_affinity;
 use muster_shared::taints::find;
+use muster_shared::text;
 
 use crate::clusters::taint::policy::{all_match, faults, verdict};
 use crate::clusters::taint::record::{Owned, Record};
@@ -94,7 +95,7 @@ pub fn status(
         known.find_map(|it| it.since.clone())
     };
     let unknown_conditions = missing.iter().take(MOST_UNKNOWN).map(|kind| {
-        let condition_type = cut(kind, MOST_BYTES).to_owned();
+        let condition_type = text::cut(kind, MOST_BYTES, "");
         let since = since(&condition_type).unwrap_or(Time(now));
         UnknownCondition {
             condition_type,
@@ -206,7 +207,7 @@ impl Counted {
         if !faults.is_empty() {
             let texts = faults
                 .iter()
-                .map(|fault| cut(&fault.to_string(), MOST_FAULT_BYTES).to_owned());
+                .map(|fault| text::cut(&fault.to_string(), MOST_FAULT_BYTES, ""));
             let texts: Vec<String> = texts.collect();
             return (Verdict::Impossible, "Invalid", some(&texts, "; "));
         }
@@ -233,11 +234,11 @@ impl Counted {
                 0 => String::new(),
                 more => format!(", nor {more} more"),
             };
-            let has = |kind: &String| cut(kind, MOST_BYTES).to_owned();
+            let has = |kind: &String| text::cut(kind, MOST_BYTES, "");
             let has: Vec<String> = self.types.iter().map(has).collect();
             let message = format!(
                 "no selected cluster has condition {:?}{more}: is another type meant? The clusters have {}",
-                cut(first, MOST_BYTES),
+                text::cut(first, MOST_BYTES, ""),
                 some(&has, ", ")
             );
             return (Verdict::Idle, "UnknownCondition", message);
@@ -310,10 +311,6 @@ fn missing<'p>(spec: &'p ClusterTaintPolicySpec, types: &BTreeSet<String>) -> Ve
 fn some(texts: &[String], separator: &str) -> String {
     let more = |more| format!("{separator}{more} more");
     few(texts, MOST_NAMES, separator, more)
-}
-
-fn cut(text: &str, bytes: usize) -> &str {
-    &text[..text.floor_char_boundary(bytes)]
 }
 
 #[cfg(test)]

@@ -428,7 +428,7 @@ impl Departure<'_> {
             after.take_out_anew(GracefulEvictionTask {
                 // The policy says it of the copy that leaves, and only with `Gracefully`.
                 grace_period_seconds: self.reason.grace_seconds(self.spec, self.purge_mode),
-                ..task(&from, mode, REASON_PLACEMENT_CHANGED, message, now)
+                ..task(&from, mode, REASON_PLACEMENT_CHANGED, &message, now)
             });
         }
         self.order_tasks(after);
@@ -469,7 +469,7 @@ impl Departure<'_> {
                 before.map(|target| target.name.clone()).collect()
             },
             preserved_label_state: preserved,
-            ..task(self.cluster, self.purge_mode, reason, message, now)
+            ..task(self.cluster, self.purge_mode, reason, &message, now)
         }
     }
 

@@ -12,6 +12,7 @@ use muster_shared::k8s::{Taint, Time};
 use muster_shared::names::condition::READY;
 use muster_shared::names::taint as keys;
 use muster_shared::taints::{describe, is_drain};
+use muster_shared::text;
 
 use crate::clusters::taint::record::Record;
 use crate::fleet::attribution::{Attribution, order};
@@ -98,7 +99,7 @@ pub fn trouble(cluster: &Cluster, renewed: Option<Timestamp>, now: Timestamp) ->
     Some(Trouble {
         cause: Cause {
             kind,
-            message: bounded(message, LONGEST_MESSAGE),
+            message: text::cut(&message, LONGEST_MESSAGE, "…"),
             taints: taints
                 .iter()
                 .map(|it| describe(it))
@@ -128,17 +129,6 @@ fn policies(cluster: &Cluster, taints: &[&Taint]) -> Option<BTreeSet<String>> {
         .peekable();
     owned.peek()?;
     Some(owned.flat_map(|it| it.held_by.clone()).collect())
-}
-
-/// Returns a text of somebody else's, cut to this many bytes. A text that was cut ends with an
-/// ellipsis.
-pub fn bounded(mut text: String, longest: usize) -> String {
-    const CUT: &str = "…";
-    if text.len() > longest {
-        text.truncate(text.floor_char_boundary(longest.saturating_sub(CUT.len())));
-        text.push_str(CUT);
-    }
-    text
 }
 
 #[cfg(test)]

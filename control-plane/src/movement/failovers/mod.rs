@@ -16,5 +16,4 @@ mod measure;
 mod observed;
 mod prune;
 
-pub use cause::bounded;
 pub use controller::start;

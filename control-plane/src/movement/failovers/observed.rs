@@ -9,8 +9,8 @@ use muster_shared::api::binding::{
 use muster_shared::api::failover_record::{FailoverWorkload, Subject};
 use muster_shared::clock::whole_second;
 use muster_shared::conditions;
+use muster_shared::text;
 
-use super::cause::bounded;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::completion::has_ended_everywhere;
 use crate::movement::application_failover::history::History;
@@ -178,7 +178,7 @@ fn stranding(binding: &AnyBinding) -> Option<Stranding> {
     let stays = STRANDED.contains(&reason) || HELD.contains(&reason);
     (condition.status == conditions::TRUE && stays).then(|| Stranding {
         reason: condition.reason.clone(),
-        message: bounded(condition.message.clone(), LONGEST_MESSAGE),
+        message: text::cut(&condition.message, LONGEST_MESSAGE, "…"),
     })
 }
 

@@ -15,6 +15,7 @@ use muster_shared::api::policy::PurgeMode;
 use muster_shared::conditions;
 use muster_shared::events::EventType;
 use muster_shared::names::condition;
+use muster_shared::text;
 use tokio::time::Instant;
 
 use super::controller::OnwardContext;
@@ -73,12 +74,10 @@ impl Refused {
         if applied.status != conditions::FALSE || is_missing || runs {
             return None;
         }
-        let mut why = applied.message.clone();
-        why.truncate(why.floor_char_boundary(LONGEST));
         Some(Self {
             cluster: cluster.to_owned(),
             since: applied.last_transition_time.0,
-            why,
+            why: text::cut(&applied.message, LONGEST, ""),
         })
     }
 

@@ -284,7 +284,7 @@ fn withdraw(
             let message =
                 format!("{from} is no target any more, and no cluster fits instead: {failure}");
             let (mode, reason) = (PurgeMode::Gracefully, REASON_NO_CLUSTER_FIT);
-            after.take_out(replacement::task(from, &mode, reason, message, now));
+            after.take_out(replacement::task(from, &mode, reason, &message, now));
         }
     }
     let mut tasks = after.graceful_eviction_tasks;

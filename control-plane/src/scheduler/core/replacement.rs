@@ -8,6 +8,7 @@ use muster_shared::api::binding::{
 use muster_shared::api::policy::PurgeMode;
 use muster_shared::k8s::Time;
 use muster_shared::names::eviction::{PRODUCER_SCHEDULER, REASON_PLACEMENT_CHANGED};
+use muster_shared::text;
 use muster_shared::watch::Presence;
 
 use super::cycle::{is_reschedule_requested, matches};
@@ -148,7 +149,7 @@ pub fn tasks(
         let from = &old.name;
         let message = cause.message(from);
         let reason = REASON_PLACEMENT_CHANGED;
-        after.take_out_anew(task(from, &purge_mode, reason, message, now));
+        after.take_out_anew(task(from, &purge_mode, reason, &message, now));
     }
     changed(spec, status, after.graceful_eviction_tasks)
 }
@@ -159,7 +160,7 @@ pub fn task(
     from: &str,
     purge_mode: &PurgeMode,
     reason: &str,
-    message: String,
+    message: &str,
     now: Timestamp,
 ) -> GracefulEvictionTask {
     GracefulEvictionTask {
@@ -168,16 +169,10 @@ pub fn task(
         purge_mode: Some(purge_mode.clone()),
         reason: reason.to_owned(),
         producer: PRODUCER_SCHEDULER.to_owned(),
-        message: Some(shortened(message)),
+        message: Some(text::cut(message, LONGEST_MESSAGE, "")),
         creation_timestamp: Some(Time(now)),
         ..GracefulEvictionTask::default()
     }
-}
-
-/// Returns the message of a task within the length that the schema allows.
-fn shortened(mut message: String) -> String {
-    message.truncate(message.floor_char_boundary(LONGEST_MESSAGE));
-    message
 }
 
 /// Returns new eviction tasks of a binding; `None` if it has the same already. The one that brought

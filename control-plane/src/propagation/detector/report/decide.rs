@@ -11,6 +11,7 @@ use muster_shared::conditions;
 use muster_shared::k8s::{Condition, ObjectMeta};
 use muster_shared::names::condition::{self, EFFECTIVE, SUSPENDED};
 use muster_shared::names::{label, namespaced_key};
+use muster_shared::text;
 
 use crate::fleet::attribution::{Attribution, order, suspended_in};
 use crate::fleet::silent_reports::all_silent;
@@ -74,7 +75,7 @@ fn first(reason: &str, example: String, message: &str) -> PropagationReason {
         reason: reason.to_owned(),
         resources: 1,
         example,
-        message: bounded(message, LONGEST_MESSAGE),
+        message: text::cut(message, LONGEST_MESSAGE, "…"),
     }
 }
 
@@ -339,13 +340,8 @@ fn effective(findings: &[Finding], is_complete: bool, now: Timestamp) -> Conditi
         return conditions::new(EFFECTIVE, status, reason, "", now);
     };
     let notes: Vec<&str> = findings.iter().map(|it| it.note.as_str()).collect();
-    let message = bounded(&notes.join("; "), LONGEST_FINDINGS);
+    let message = text::cut(&notes.join("; "), LONGEST_FINDINGS, "…");
     conditions::new(EFFECTIVE, conditions::FALSE, first.reason, &message, now)
-}
-
-/// Returns a text of at most this many bytes; one that was cut ends with an ellipsis.
-fn bounded(text: &str, longest: usize) -> String {
-    crate::movement::failovers::bounded(text.to_owned(), longest)
 }
 
 fn named(resource: &ObjectReference) -> String {
