@@ -222,7 +222,7 @@ impl Applications {
             .next
             .and_then(|until| tolerated_state(&history, until, now))
             .or_else(|| refused_state(case));
-        let wait = verdict.next.map(|next| after(next, now));
+        let wait = verdict.next.map(|next| until(next, now));
         let (ready, held) = self.ready(
             (&case.binding.spec, behavior),
             &history,
@@ -334,12 +334,6 @@ fn refused_state(case: &Case<'_>) -> Option<FailoverState> {
     refused.map(|report| FailoverState::Refused {
         cluster: report.cluster_name.clone(),
     })
-}
-
-/// Returns the time until just after a moment: what is tolerated until then is not tolerated any
-/// more.
-fn after(moment: Timestamp, now: Timestamp) -> Duration {
-    until(moment, now) + Duration::from_millis(1)
 }
 
 #[cfg(test)]

@@ -8,10 +8,10 @@ use muster_shared::client::{self, is_gone};
 use muster_shared::clock::later;
 use muster_shared::conditions;
 use muster_shared::k8s::Condition;
-use muster_shared::queue::Next;
+use muster_shared::queue::{Next, until};
 use serde_json::json;
 
-use super::{ATTEMPTS, Applications, Case, Progress, SETTLING, after, count};
+use super::{ATTEMPTS, Applications, Case, Progress, SETTLING, count};
 use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::write::merge_status;
@@ -92,7 +92,7 @@ impl Applications {
             && state.repeats(was_reported, at, case.now)
         {
             let is_same = was_reported.is_some_and(|it| it.message == state.message());
-            return Ok((!is_same).then(|| after(later(at, STALE), case.now)));
+            return Ok((!is_same).then(|| until(later(at, STALE), case.now)));
         }
         self.report(case.key, case.binding, state, case.now).await?;
         if let Some(known) = self.known.lock().get_mut(case.key) {
@@ -148,7 +148,7 @@ impl Applications {
             .filter(|then| *then > now)
             .min();
         if let Some(then) = settles {
-            return Ok(Next::After(after(then, now)));
+            return Ok(Next::After(until(then, now)));
         }
         let client = self.fleet.status_writer.when_idle().await;
         let patch = json!({"metadata": {

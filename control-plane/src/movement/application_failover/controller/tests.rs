@@ -12,7 +12,7 @@ fn what_is_not_tolerated_at_all_is_to_leave_without_waiting_for_an_event() {
             .unwrap();
     let now = Timestamp::from_second(1_000).unwrap();
     let first = decide(Duration::ZERO, &spec, &reports, &Since::new(), now);
-    let wait = after(first.next.unwrap(), now);
+    let wait = until(first.next.unwrap(), now);
     assert!(wait <= Duration::from_millis(5), "{wait:?}");
     let then = now + wait;
     let second = decide(Duration::ZERO, &spec, &reports, &first.since, then);
