@@ -203,14 +203,14 @@ async fn deliver(
                     delivery.take_end(sameness, event);
                 }
             }
-            letter = inbox.recv(), if has_room => match letter {
-                Some(letter) => delivery.take(letter, 1),
-                // All publishers are gone; the process is ending, or uses no events.
-                None => {
+            letter = inbox.recv(), if has_room => {
+                let Some(letter) = letter else {
+                    // All publishers are gone; the process is ending, or uses no events.
                     shutdown.cancelled().await;
                     return delivery.finish(inbox).await;
-                }
-            },
+                };
+                delivery.take(letter, 1);
+            }
         }
     }
 }
