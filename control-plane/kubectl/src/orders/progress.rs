@@ -177,11 +177,11 @@ fn switches() -> Switches {
     }
 }
 
-/// Returns whether every chosen cluster reports a healthy copy.
+/// Returns whether every chosen cluster reports a healthy copy. A share of zero replicas is no copy.
 fn is_replaced(binding: &AnyBinding) -> bool {
-    let (clusters, status) = (&binding.spec.clusters, binding.status());
-    let mut each = clusters.iter();
-    !clusters.is_empty() && each.all(|it| status.is_healthy_in(&it.name))
+    let (spec, status) = (&binding.spec, binding.status());
+    let mut copies = spec.copies();
+    !spec.clusters.is_empty() && copies.all(|it| status.is_healthy_in(&it.name))
 }
 
 /// Counts workloads. `seen` has those that were there before, which have left when they are there
@@ -405,6 +405,20 @@ mod tests {
             let line = format!("\n  ConfigMap shop/a in m1: {KEPT}\n");
             assert_eq!(reported.contains(&line), is_replaced, "{reported}");
             assert_eq!(reported.ends_with("m1: drained\n"), !is_replaced);
+        }
+        // A cluster with a share of zero replicas may be silent.
+        for (replicas, is_replaced) in [(0, true), (1, false)] {
+            let mut binding = AnyBinding::clone(&binding("a", "m2", true, "Evicted", &json!([])));
+            binding.spec.replicas = 2;
+            binding.spec.clusters = fixtures::read(json!([
+                {"name": "m2", "replicas": 2},
+                {"name": "m3", "replicas": replicas},
+            ]));
+            binding.spec.graceful_eviction_tasks[0].suppress_deletion = Some(true);
+            let report = json!([{"clusterName": "m2", "applied": true, "health": "Healthy"}]);
+            binding.status.as_mut().unwrap().aggregated_status = fixtures::read(report);
+            let progress = count(&[Arc::new(binding)], &drained(), &mut BTreeSet::new());
+            assert_eq!(progress.is_done(), is_replaced, "{replicas}");
         }
     }
 
