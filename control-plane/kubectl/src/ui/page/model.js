@@ -81,7 +81,9 @@ export function away(summary, known) {
 export function idle(status) {
   const returning = (status.left || []).reduce((sum, it) => sum + it.returning, 0);
   const old = (status.oldCopies || []).reduce((sum, it) => sum + it.copies, 0);
+  const anew = status.heldMoves?.count || 0;
   const later = [
+    ...(anew ? [`${plural(anew, "workload")} ${anew === 1 ? "is" : "are"} placed anew later`] : []),
     ...(returning ? [`${plural(returning, "workload")} ${returning === 1 ? "returns" : "return"} later`] : []),
     ...(old ? [`${old === 1 ? "1 old copy is" : `${old} old copies are`} removed later`] : []),
   ];
