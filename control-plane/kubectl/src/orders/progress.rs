@@ -177,7 +177,7 @@ fn switches() -> Switches {
     }
 }
 
-/// Returns whether every chosen cluster reports a healthy copy. A share of zero replicas is no copy.
+/// Returns whether every chosen cluster reports a healthy copy. A share of zero replicas is none.
 fn is_replaced(binding: &AnyBinding) -> bool {
     let (spec, status) = (&binding.spec, binding.status());
     let mut copies = spec.copies();
