@@ -261,17 +261,17 @@ mod tests {
     #[test]
     fn the_end_of_a_pause_names_the_clusters_that_stay_paused() {
         let names = ["m1", "m2"].map(str::to_owned);
-        let m1_m2 = "; movement out of m1, m2 stays paused by itself: kubectl muster resume m1 m2 ends that\n";
+        let of_both = "; movement out of m1, m2 stays paused by itself: kubectl muster resume m1 m2 ends that\n";
         let many: Vec<String> = (1..=12).map(|at| format!("m{at}")).collect();
-        let m1_m12 = "; movement out of m1, m2, m3, m4, m5, m6, m7, m8, m9, m10 and 2 more stays paused by itself: kubectl muster resume CLUSTER ... ends that\n";
+        let of_twelve = "; movement out of m1, m2, m3, m4, m5, m6, m7, m8, m9, m10 and 2 more stays paused by itself: kubectl muster resume CLUSTER ... ends that\n";
         let others = "; clusters that are paused by themselves stay so\n";
         let (goes_on, was_not) = ("Movement goes on", "The fleet was not paused");
         for (was_paused, own, expected) in [
-            (true, Some(&names[..]), format!("{goes_on}{m1_m2}")),
-            (true, Some(&many[..]), format!("{goes_on}{m1_m12}")),
+            (true, Some(&names[..]), format!("{goes_on}{of_both}")),
+            (true, Some(&many[..]), format!("{goes_on}{of_twelve}")),
             (true, Some(&names[..0]), format!("{goes_on}\n")),
             (true, None, format!("{goes_on}{others}")),
-            (false, Some(&names[..]), format!("{was_not}{m1_m2}")),
+            (false, Some(&names[..]), format!("{was_not}{of_both}")),
             (
                 false,
                 Some(&names[..0]),
