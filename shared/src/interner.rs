@@ -26,16 +26,21 @@ impl<T: PartialEq + Serialize> Interner<T> {
         };
         let mut hash = DefaultHasher::new();
         hash.write(&text);
+        let hash = hash.finish();
         let mut known = self.0.lock();
+        let same = known.get(&hash).and_then(Weak::upgrade);
+        // Two different values of one hash are not worth more than a comparison.
+        if let Some(same) = same.filter(|same| same == value) {
+            *value = same;
+            return;
+        }
         if known.len() == known.capacity() {
             known.retain(|_, value| value.strong_count() > 0);
+            // Where nearly all are in use, there is room for as many again before the next time.
+            let length = known.len();
+            known.reserve(length);
         }
-        let place = known.entry(hash.finish()).or_default();
-        match place.upgrade() {
-            // Two different values of one hash are not worth more than a comparison.
-            Some(same) if same == *value => *value = same,
-            _ => *place = Arc::downgrade(value),
-        }
+        known.insert(hash, Arc::downgrade(value));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use kube::Client;
 use kube::api::Api;
@@ -10,10 +10,12 @@ use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::{BindingSnapshot, ObjectReference};
 use muster_shared::api::scope::ResourceScope;
 use muster_shared::client::says_absent;
+use muster_shared::interner::Interner;
 use muster_shared::k8s::{CoreObjectReference, ObjectMeta, OwnerReference};
 use muster_shared::names;
 use muster_shared::watch::packing::Kept;
 use muster_shared::watch::{Doubt, Informer, Presence, Selection};
+use serde::Serialize;
 use serde_json::Value;
 
 use super::Fleet;
@@ -25,8 +27,11 @@ use super::scoped::Scoped;
 use super::template::TemplateKey;
 use super::write::{Written, merge, merge_status};
 
+/// Keys that somebody keeps.
+static KEPT: LazyLock<Interner<BindingKey>> = LazyLock::new(Interner::default);
+
 /// Namespace and name of a binding of either kind.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct BindingKey {
     /// Namespace of the binding, `None` for a `ClusterResourceBinding`.
     pub namespace: Option<String>,
@@ -42,6 +47,13 @@ impl BindingKey {
             namespace: metadata.namespace.clone(),
             name: metadata.name.clone().unwrap_or_default(),
         }
+    }
+
+    /// Returns the key as all who keep it share it.
+    pub fn shared(self) -> Arc<Self> {
+        let mut key = Arc::new(self);
+        KEPT.share(&mut key);
+        key
     }
 
     /// Returns the key of the binding that refers to another. An empty namespace is none, as in Go.
@@ -183,11 +195,6 @@ impl Bindings {
     pub fn presence(&self, key: &BindingKey) -> Presence<Arc<AnyBinding>> {
         let informer = self.of(key);
         informer.presence(key.namespace.as_deref(), &key.name)
-    }
-
-    /// Returns the key of a binding as all who keep it share it.
-    pub fn key_of(&self, binding: &AnyBinding) -> Arc<BindingKey> {
-        self.index.shared(BindingKey::of(binding))
     }
 
     /// Returns the index of the bindings, which names some without reading any.

@@ -97,8 +97,6 @@ pub struct BindingIndex(Arc<Mutex<Index>>);
 
 #[derive(Default)]
 struct Index {
-    /// The keys of all bindings: who keeps the key of one shares it.
-    keys: HashSet<Arc<BindingKey>>,
     /// By cluster: a target, one that they are leaving, or one that they follow a referrer to.
     by_cluster: HashMap<String, Keys>,
     by_trait: HashMap<Trait, Keys>,
@@ -149,14 +147,6 @@ impl BindingIndex {
         chosen.flat_map(|(_, keys)| keys.iter().cloned()).collect()
     }
 
-    /// Returns a key as all who keep it share it.
-    pub fn shared(&self, key: BindingKey) -> Arc<BindingKey> {
-        let index = self.0.lock();
-        let known = index.keys.get(&key).cloned();
-        drop(index);
-        known.unwrap_or_else(|| Arc::new(key))
-    }
-
     fn change(&self, old: Option<&AnyBinding>, new: Option<&AnyBinding>) {
         let Some(binding) = new.or(old) else {
             return;
@@ -165,13 +155,8 @@ impl BindingIndex {
         if old.zip(new).is_some_and(|(old, new)| is_same(old, new)) {
             return;
         }
-        let key = self.shared(BindingKey::of(binding));
+        let key = BindingKey::of(binding).shared();
         let mut index = self.0.lock();
-        if new.is_none() {
-            index.keys.remove(&key);
-        } else {
-            index.keys.insert(Arc::clone(&key));
-        }
         let (was, is) = (names(old), names(new));
         move_key(&mut index.by_cluster, &key, (&was, &is), |it| {
             (*it).to_owned()
@@ -267,12 +252,11 @@ mod tests {
         change(&index, shop, Some(&moved), Some(&moved));
         assert_eq!(found(), [0, 1, 0]);
         let key = index.naming("m2").remove(0);
-        let shared = index.shared(BindingKey::clone(&key));
+        let shared = BindingKey::clone(&key).shared();
         assert!(Arc::ptr_eq(&shared, &key), "it is kept once");
         change(&index, shop, Some(&moved), None);
         let kept = index.0.lock();
         assert!(kept.by_cluster.is_empty(), "nothing is kept of it");
-        assert!(kept.keys.is_empty(), "nor its key");
     }
 
     #[test]

@@ -197,7 +197,7 @@ pub struct WorkIndex {
 }
 
 /// Namespaces and names of Works, those of each binding in their order. Most have one.
-type ByBinding = HashMap<BindingKey, Vec<(Box<str>, Box<str>)>>;
+type ByBinding = HashMap<Arc<BindingKey>, Vec<(Box<str>, Box<str>)>>;
 
 impl WorkIndex {
     /// Makes an index that follows the cache of Works; make it before the cache starts.
@@ -245,7 +245,7 @@ fn follow(by_binding: &mut ByBinding, change: &Change<CachedWork>) {
         works.binary_search_by(|(namespace, name)| (&**namespace, &**name).cmp(&place))
     };
     if let Some(binding) = was
-        && let Entry::Occupied(mut works) = by_binding.entry(binding)
+        && let Entry::Occupied(mut works) = by_binding.entry(Arc::new(binding))
     {
         if let Ok(at) = search(works.get()) {
             works.get_mut().remove(at);
@@ -255,7 +255,7 @@ fn follow(by_binding: &mut ByBinding, change: &Change<CachedWork>) {
         }
     }
     if let Some(binding) = is {
-        let works = by_binding.entry(binding).or_default();
+        let works = by_binding.entry(binding.shared()).or_default();
         if let Err(at) = search(works) {
             works.reserve_exact(1);
             works.insert(at, (place.0.into(), place.1.into()));

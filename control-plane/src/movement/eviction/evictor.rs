@@ -27,7 +27,6 @@ use super::fence::{self, Fence};
 use super::fleet_view::{FleetView, evicts};
 use super::judge::Switches;
 use crate::fleet::binding::{BindingKey, Bindings};
-use crate::fleet::binding_index::BindingIndex;
 use crate::fleet::budget::pace::Pace;
 use crate::fleet::budget::rate::{Band, FleetHealth, Rates};
 use crate::fleet::intern;
@@ -72,8 +71,6 @@ pub struct Evictor {
     pub(super) completed_by_template: CompletedByTemplate,
     pub(super) pauses: Pauses,
     bindings: PackedMap<Key, AnyBinding>,
-    /// Where the keys come from.
-    index: BindingIndex,
     on: HashMap<Arc<str>, HashSet<Key>>,
     /// Workloads that are to leave because of taints.
     backlog: Backlog,
@@ -137,7 +134,6 @@ impl Evictor {
             completed_by_template: Box::new(|_| Some(false)),
             pauses: Pauses::default(),
             bindings: PackedMap::new(intern::codec()),
-            index: BindingIndex::default(),
             on: HashMap::new(),
             backlog: Backlog::default(),
             failing: Failing::default(),
@@ -161,9 +157,8 @@ impl Evictor {
         }
     }
 
-    /// Keeps bindings and their keys in the form in which these caches hold them.
+    /// Keeps bindings in the form in which these caches hold them.
     pub fn keep_beside(&mut self, bindings: &Bindings) {
-        self.index = bindings.index().clone();
         let bindings = bindings.clone();
         self.bindings.beside(move |it| bindings.held(it));
     }
@@ -403,7 +398,7 @@ impl Evictor {
     fn key_of(&self, binding: &AnyBinding) -> Key {
         let key = BindingKey::of(binding);
         let known = self.bindings.key(&key).cloned();
-        known.unwrap_or_else(|| self.index.shared(key))
+        known.unwrap_or_else(|| key.shared())
     }
 
     /// Returns the shared text of a cluster name, so that there is one text for each name, however

@@ -91,7 +91,7 @@ impl Companions {
     fn follow_bindings(&self, bindings: &Bindings, queue: &Queue<BindingKey>) {
         let (companions, queue, cache) = (self.clone(), queue.clone(), bindings.clone());
         bindings.on_change(move |change| {
-            let key = cache.key_of(change.object());
+            let key = BindingKey::of(change.object().as_ref()).shared();
             let is_gone = || cache.presence(&key).is_gone();
             // A list may have lacked it.
             if matches!(change, Change::Deleted { .. }) && !is_gone() {
