@@ -381,7 +381,9 @@ export function strip(it, status, now) {
   const old = copies.length ? copies.reduce((sum, it) => sum + it.copies, 0) : undefined;
   // A copy that waits for its replacement is none of those.
   const leaves = [...(status?.moving || []), ...(status?.flows || [])].some((it) => clusters.includes(it.from));
-  const kept = leaves && state !== "Ended" ? "old copies stay until the new ones are healthy" : "old copies: not known";
+  const isHeld = (status?.kept || []).some((it) => clusters.includes(it.from));
+  const release = leaves ? "the new ones are healthy" : isHeld && "somebody releases them";
+  const stay = release && state !== "Ended" ? `old copies stay until ${release}` : "old copies: not known";
   const isHeard = cause.type === "ClusterUnreachable";
   // A record is exact to the second only, and the last word of a cluster is known better.
   const heard = (isHeard && isOpen ? status?.clusterList || [] : []).filter((it) => it.state === "silent" && clusters.includes(it.name) && it.begun).map((it) => Date.parse(it.begun));
@@ -419,7 +421,7 @@ export function strip(it, status, now) {
       lane("moved", first === undefined ? `0 of ${count.affected ?? "–"} moved` : `${count.moved} of ${count.affected} moved${before}`, "good", [[first, waits ? undefined : at(times.lastMove) ?? first]]),
       ...(first === undefined ? [] : [
         lane("healthy", `${count.healthy} of ${count.moved} healthy elsewhere${median === undefined ? "" : ` in about ${span(median)}`}`, "good", [[first, healthy ?? (count.healthy < count.moved ? undefined : end)]]),
-        lane("old copies", cleaned !== undefined ? `old copies gone after ${span(cleaned)}` : old === undefined ? kept : `${old === 1 ? "1 old copy" : `${old} old copies`} not confirmed gone`, "quiet", [[first, cleaned]]),
+        lane("old copies", cleaned !== undefined ? `old copies gone after ${span(cleaned)}` : old === undefined ? stay : `${old === 1 ? "1 old copy" : `${old} old copies`} not confirmed gone`, "quiet", [[first, cleaned]]),
       ]),
     ],
     ticks: [10, 60, 600, 3600, 86400].filter((it) => it < end * 0.8).map((it) => ({ at: it, words: it < 60 ? `${it} s` : it < 3600 ? `${it / 60} min` : it < 86400 ? `${it / 3600} h` : "1 day" })),

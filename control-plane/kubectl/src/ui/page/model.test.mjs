@@ -243,6 +243,10 @@ test("a strip shows each step, what goes on, and what comes next with its time",
     [{}, { flows: [{ from: "m1", to: "m2", workloads: 2 }] }, stay],
     [{}, { moving: [{ from: "m3", to: ["m2"] }] }, unknown],
     [{ state: "Ended" }, { moving: [{ from: "m1", to: ["m2"] }] }, unknown],
+    [{}, { kept: [{ from: "m1", to: ["m2"] }] }, "old copies stay until somebody releases them"],
+    [{}, { kept: [{ from: "m1", to: ["m2"] }], moving: [{ from: "m1", to: ["m2"] }] }, stay],
+    [{}, { kept: [{ from: "m3", to: ["m2"] }] }, unknown],
+    [{ state: "Ended" }, { kept: [{ from: "m1", to: ["m2"] }] }, unknown],
     [{}, {}, unknown],
   ]) assert.equal(left(more, of), expected);
   const over = (more) => model.strip(failover(more, { ...times, recovered: "2026-01-01T00:06:00Z" }), status(), NOW).when;
