@@ -306,7 +306,7 @@ fn what_is_to_be_placed_anew_and_waits_is_reported() {
         )
     };
     let advice = decide(&paused).summary.advice.to_string();
-    let effect = "to resume it now, by which 1 workload is placed anew: kubectl muster resume";
+    let effect = "to resume it now, by which 1 workload is placed anew where nothing else holds that back: kubectl muster resume";
     assert!(advice.ends_with(effect), "{advice}");
 }
 

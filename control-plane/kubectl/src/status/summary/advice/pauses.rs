@@ -86,7 +86,9 @@ pub(super) fn effect(report: &Report, whose: Whose<'_>) -> String {
         (Whose::Cluster(_), _) | (Whose::Fleet, 0) => None,
         (Whose::Fleet, number) => {
             let (who, verb) = (count(number, "workload"), either(number, "is", "are"));
-            Some(format!("{who} {verb} placed anew"))
+            Some(format!(
+                "{who} {verb} placed anew where nothing else holds that back"
+            ))
         }
     };
     let effects: Vec<String> = leave.into_iter().chain(start).chain(anew).collect();
