@@ -87,16 +87,17 @@
 //!    `eviction`.
 //! 5. The workloads that must leave are found: `movement/eviction/judge.rs`: `judge`. Result:
 //!    condition `EvictionPending`. Scenario: `eviction`.
-//! 6. They are ordered and paced: `movement/eviction/backlog.rs`: `pop`; `fleet/budget/pace.rs`:
-//!    `pay`. Scenario: `eviction`.
+//! 6. They are ordered and paced: `movement/eviction/backlog.rs`: `pop_but`;
+//!    `fleet/budget/pace.rs`: `pay`. Scenario: `eviction`.
 //! 7. A new placement is written: `movement/eviction/plan.rs`: `plan`;
 //!    `movement/eviction/execute.rs` writes. Result: `spec.clusters`, `spec.gracefulEvictionTasks`.
 //!    Scenario: `failover`.
 //! 8. The Work for the new cluster is created: `propagation/binding/render.rs`: `render`;
 //!    `propagation/binding/write.rs` writes. Result: Work in `karmada-es-<new>`. Scenario:
 //!    `propagation`.
-//! 9. Its agent applies the Work and reports: agent `work/drift`: `needs_apply`; `apply`,
-//!    `reflect`. Result: status of the Work. Scenario: agent `works`.
+//! 9. Its agent applies the Work and reports: agent `work/drift`: `needs_apply`; agent `work/apply`
+//!    and `work/report` write. Result: objects in the member, status of the Work. Scenario: agent
+//!    `works`.
 //! 10. The reports are collected: `propagation/status/aggregate.rs`: `patch`;
 //!     `propagation/status/controller.rs` writes. Result: `status.aggregatedStatus`. Scenario:
 //!     `propagation`.
@@ -105,8 +106,8 @@
 //! 12. The old Work is deleted: `propagation/binding/render.rs`: `expects`;
 //!     `propagation/binding/write.rs` writes. Result: Work in `karmada-es-<old>`. Scenario:
 //!     `propagation`.
-//! 13. The old cluster returns: agent `apply`. Result: the old copy is removed. Scenario:
-//!     `failover`.
+//! 13. The old cluster returns: agent `work/apply/removal.rs`: `remove`. Result: the old copy is
+//!     removed. Scenario: `failover`.
 //!
 //! # Terms in the code
 //!
