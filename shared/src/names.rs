@@ -218,8 +218,8 @@ pub mod taint {
     pub const DRAIN: &str = "failover.muster.io/drain";
 }
 
-/// Types of conditions. Those of evictions are with their controllers: `EvictionPending`,
-/// `ApplicationFailoverPending`, `RemovalPending` and `ReplicasKept` of bindings.
+/// Types of conditions. Some of bindings are with their controllers: `EvictionPending`,
+/// `ApplicationFailoverPending`, `ReplicasKept` and `DependenciesMissing`.
 pub mod condition {
     /// Of a Cluster: the member's API server is healthy. Of a policy: it can be carried out.
     pub const READY: &str = "Ready";
