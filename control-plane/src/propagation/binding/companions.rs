@@ -57,10 +57,10 @@ struct State {
 }
 
 impl State {
-    fn put(&mut self, id: &PolicyId, key: &Arc<BindingKey>) {
+    fn put(&mut self, id: &PolicyId, key: &BindingKey) {
         let policy = self.workloads.entry(id.clone()).or_default();
         let workloads = policy.entry(key.namespace.clone()).or_default();
-        workloads.insert(Arc::clone(key));
+        workloads.insert(key.clone().shared());
     }
 
     fn take(&mut self, id: &PolicyId, key: &BindingKey) {
@@ -91,7 +91,7 @@ impl Companions {
     fn follow_bindings(&self, bindings: &Bindings, queue: &Queue<BindingKey>) {
         let (companions, queue, cache) = (self.clone(), queue.clone(), bindings.clone());
         bindings.on_change(move |change| {
-            let key = BindingKey::of(change.object().as_ref()).shared();
+            let key = BindingKey::of(change.object().as_ref());
             let is_gone = || cache.presence(&key).is_gone();
             // A list may have lacked it.
             if matches!(change, Change::Deleted { .. }) && !is_gone() {
@@ -113,7 +113,7 @@ impl Companions {
     /// after.
     fn change(
         &self,
-        key: &Arc<BindingKey>,
+        key: &BindingKey,
         was: Option<(Option<PolicyId>, bool)>,
         now: Option<(Option<PolicyId>, bool)>,
     ) {
@@ -135,7 +135,7 @@ impl Companions {
             state.put(&policy, key);
         }
         if claim.is_none() {
-            state.former.insert(BindingKey::clone(key), policy);
+            state.former.insert(key.clone(), policy);
         }
     }
 

@@ -29,32 +29,28 @@ const LABELS: [Label; 2] = [
 
 impl Bound {
     /// Takes in a change of a binding: what it was and what it is.
-    pub fn change(
-        &mut self,
-        key: &Arc<BindingKey>,
-        old: Option<&AnyBinding>,
-        new: Option<&AnyBinding>,
-    ) {
+    pub fn change(&mut self, old: Option<&AnyBinding>, new: Option<&AnyBinding>) {
         let marks = |binding: &AnyBinding| (ids(binding), Claim::on(&binding.metadata));
         let (was, is) = (old.map(marks), new.map(marks));
         if was == is {
             return;
         }
-        if let Some((ids, claim)) = was {
+        if let (Some(old), Some((ids, claim))) = (old, was) {
+            let key = BindingKey::of(old);
             for id in ids {
-                take(&mut self.by_id, &id, key);
+                take(&mut self.by_id, &id, &key);
             }
             if let Some(claim) = claim {
-                take(&mut self.by_policy, &claim.policy, key);
+                take(&mut self.by_policy, &claim.policy, &key);
             }
         }
-        if let Some((ids, claim)) = is {
+        if let (Some(new), Some((ids, claim))) = (new, is) {
+            let key = BindingKey::of(new).shared();
             for id in ids {
-                self.by_id.entry(id).or_default().insert(Arc::clone(key));
+                self.by_id.entry(id).or_default().insert(Arc::clone(&key));
             }
             if let Some(claim) = claim {
-                let bound = self.by_policy.entry(claim.policy).or_default();
-                bound.insert(Arc::clone(key));
+                self.by_policy.entry(claim.policy).or_default().insert(key);
             }
         }
     }
@@ -108,23 +104,18 @@ mod tests {
         found.iter().map(|key| key.name.as_str()).collect()
     }
 
-    fn change(bound: &mut Bound, old: Option<&AnyBinding>, new: Option<&AnyBinding>) {
-        let key = Arc::new(BindingKey::of(new.or(old).unwrap()));
-        bound.change(&key, old, new);
-    }
-
     #[test]
     fn a_binding_is_found_by_the_policy_that_it_carries_now() {
         let mut bound = Bound::default();
         let (first, second) = (claim(1), claim(2));
         let (before, after) = (binding("a", Some(&first)), binding("a", Some(&second)));
-        change(&mut bound, None, Some(&before));
-        change(&mut bound, None, Some(&binding("b", Some(&first))));
+        bound.change(None, Some(&before));
+        bound.change(None, Some(&binding("b", Some(&first))));
         assert_eq!(names(&bound.by_id(&first)), ["a", "b"]);
-        change(&mut bound, Some(&before), Some(&after));
+        bound.change(Some(&before), Some(&after));
         assert_eq!(names(&bound.by_id(&first)), ["b"]);
         assert_eq!(names(&bound.by_policy(&second.policy)), ["a"]);
-        change(&mut bound, Some(&after), Some(&binding("a", None)));
+        bound.change(Some(&after), Some(&binding("a", None)));
         assert!(bound.by_policy(&second.policy).is_empty());
         assert!(!bound.by_id.contains_key(&(LABELS[0], "id-2".to_owned())));
     }
@@ -136,11 +127,7 @@ mod tests {
             for number in 0..policies {
                 for copy in ["a", "b"] {
                     let name = format!("{copy}{number}");
-                    change(
-                        &mut bound,
-                        None,
-                        Some(&binding(&name, Some(&claim(number)))),
-                    );
+                    bound.change(None, Some(&binding(&name, Some(&claim(number)))));
                 }
             }
             (0..policies)

@@ -199,8 +199,7 @@ fn listen_to_bindings(detector: &Arc<Detector>, bindings: &Bindings) {
     let to = Arc::clone(detector);
     bindings.on_change(move |change| {
         let (old, new) = change.sides();
-        let key = BindingKey::of(change.object()).shared();
-        to.memory().bound.change(&key, old, new);
+        to.memory().bound.change(old, new);
         to.reports.change(old, new);
         // A claim that has been given up may have been the last one of its policy.
         let claim = |binding: Option<&AnyBinding>| binding.and_then(|it| Claim::on(&it.metadata));
