@@ -350,7 +350,7 @@ pub(super) fn stop(report: &Report) -> Option<Advice> {
     let (caveats, stopped) = (caveats(&old.names), stopped(&old.names[0]));
     Some(Advice::new(
         format!(
-            "Only if two copies at once do harm, stop these (others there may be the only ones) with direct access to the cluster, which removes them when it is back{caveats}; the first"
+            "Only if two copies at once do harm, stop these with direct access to the cluster{caveats}, and nothing else there, which may be the only copy; the cluster removes them itself when it is back; the first"
         ),
         format!(
             "kubectl --kubeconfig '<kubeconfig of {}>' {stopped}",
@@ -365,7 +365,7 @@ fn caveats(workloads: &[String]) -> String {
     let mut caveats = String::new();
     // An agent that is cut off leaves alone what somebody scales, and puts right all else.
     if !kinds.iter().all(|it| is_scaled(it)) {
-        caveats.push_str(", and its agent until then, which starts again what is not scaled");
+        caveats.push_str(", and first its agent, which starts again what is not scaled");
     }
     if kinds.contains(&"StatefulSet") {
         caveats.push_str(" (a StatefulSet with whenScaled: Delete loses its claims by that)");
@@ -430,7 +430,7 @@ mod tests {
 
     #[test]
     fn what_an_agent_starts_again_and_what_loses_its_storage_is_reported_before_it_is_stopped() {
-        let (agent, claims) = ("and its agent until then", "loses its claims");
+        let (agent, claims) = ("and first its agent", "loses its claims");
         for (workloads, is_restarted, loses) in [
             ("Deployment a/web|ReplicaSet a/api", false, false),
             ("Deployment a/web|StatefulSet a/db", false, true),
