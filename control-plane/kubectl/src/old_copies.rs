@@ -24,6 +24,10 @@ use super::table::{count, first_titles};
 /// State of a cluster that is silent.
 const SILENT: &str = "silent";
 
+/// Predicate of an old copy that a person has to release.
+pub(super) const UNTIL_RELEASED: &str =
+    "stays until suppressDeletion of its eviction task is set to false";
+
 /// Clusters with copies that are not confirmed to be gone, by the binding of the workload.
 pub(super) type OldCopies = BTreeMap<BindingKey, BTreeSet<String>>;
 

@@ -19,7 +19,7 @@ use serde::Serialize;
 use crate::cluster_row::ClusterRow;
 use crate::held_back::held_back;
 use crate::leader::unjudged;
-use crate::old_copies::OldCopies;
+use crate::old_copies::{OldCopies, UNTIL_RELEASED};
 use crate::rows::Named;
 use crate::table::{Table, ago};
 
@@ -125,7 +125,7 @@ pub(super) struct Left {
     pub copies: OldCopies,
     /// Clusters that are silent.
     pub not_heard: BTreeSet<String>,
-    /// Those of them that nobody calls silent, because nobody leads.
+    /// Silent clusters that nobody calls silent, because no control plane leads.
     pub unjudged: BTreeSet<String>,
 }
 
@@ -180,12 +180,7 @@ impl WorkloadRow {
             _ => ("Placed".to_owned(), None),
         };
         let since = reported.map(|it| it.last_transition_time.0);
-        let kept = kept.map(|it| {
-            format!(
-                "the old copy in {} stays until suppressDeletion of its eviction task is set to false",
-                it.from_cluster
-            )
-        });
+        let kept = kept.map(|it| format!("the old copy in {} {UNTIL_RELEASED}", it.from_cluster));
         let message = match reported {
             Some(reported) => reported.message.clone(),
             None if state == UNKNOWN => unjudged(&silent),

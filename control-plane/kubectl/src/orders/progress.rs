@@ -21,13 +21,11 @@ use serde::Serialize;
 
 use super::preview::Line;
 use crate::follow::{Deleted, Stopped};
+use crate::old_copies::UNTIL_RELEASED;
 use crate::table::indented;
 
 /// Characters of the bar.
 const BAR: usize = 24;
-
-/// Reason why the old copy of a workload does not go by itself.
-const KEPT: &str = "its old copy stays until suppressDeletion of its eviction task is set to false";
 
 /// End of a drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -206,7 +204,7 @@ pub(super) fn count(
                 };
                 if task.is_kept() && is_replaced(binding) {
                     progress.kept.push(Line {
-                        why: Some(KEPT.to_owned()),
+                        why: Some(format!("its old copy {UNTIL_RELEASED}")),
                         ..Line::new(binding, name)
                     });
                 } else {
@@ -402,7 +400,7 @@ mod tests {
             assert_eq!((progress.moved, progress.replacing), counted, "{health}");
             assert_eq!(progress.is_done(), is_replaced, "{health}");
             let reported = progress.report(&["m1".to_owned()], Ok(End::Done));
-            let line = format!("\n  ConfigMap shop/a in m1: {KEPT}\n");
+            let line = format!("\n  ConfigMap shop/a in m1: its old copy {UNTIL_RELEASED}\n");
             assert_eq!(reported.contains(&line), is_replaced, "{reported}");
             assert_eq!(reported.ends_with("m1: drained\n"), !is_replaced);
         }

@@ -10,6 +10,7 @@ use muster_shared::check::listed;
 use serde::Serialize;
 
 use super::{Ordered, Report, UNJUDGED, WAITING_FOR_FENCE, WAITING_FOR_RATE, Waiting, cluster_of};
+use crate::old_copies::UNTIL_RELEASED;
 use crate::status::summary::{clock, coming, count, either, verbs};
 
 /// Next event in the fleet or in a cluster.
@@ -358,7 +359,7 @@ fn of_fleet(report: &Report, pauses: &[Pause]) -> Next {
         (None, []) => match &report.kept[..] {
             [] => "nothing moves or waits".into(),
             [only] => format!(
-                "the old copy of {} in {} stays until suppressDeletion of its eviction task is set to false",
+                "the old copy of {} in {} {UNTIL_RELEASED}",
                 only.workload, only.from
             )
             .into(),
