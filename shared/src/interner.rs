@@ -36,7 +36,7 @@ impl<T: PartialEq + Serialize> Interner<T> {
         }
         if known.len() == known.capacity() {
             known.retain(|_, value| value.strong_count() > 0);
-            // Where nearly all are in use, there is room for as many again before the next time.
+            // Values that are nearly all in use are looked through again when as many more came.
             let length = known.len();
             known.reserve(length);
         }

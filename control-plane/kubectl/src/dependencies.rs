@@ -165,7 +165,7 @@ impl Partings {
             );
         }
         let mut missing = self.parted.iter().flat_map(|it| &it.missing);
-        // What lies in no namespace goes along with nothing.
+        // An object that lies in no namespace goes along with no workload.
         let (one, more) = if missing.all(|it| it.is_cluster_scoped) {
             let placed = "which lies in no namespace and is placed by itself";
             (placed, placed)

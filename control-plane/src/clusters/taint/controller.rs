@@ -34,7 +34,7 @@ use crate::fleet::write::{Written, merge};
 pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     let workers = fleet.settings.concurrent_cluster_syncs;
     let following = Controller::<String, Fleet>::new(fleet, "clustertaintpolicy");
-    // What a policy holds that was never read stays until the policy is gone.
+    // Taints of a policy that was never read stay until the policy is gone.
     let (queue, clusters) = (following.queue().clone(), Arc::downgrade(fleet));
     fleet.taint_policies.on_unread_departure(move |_, _| {
         let names = clusters.upgrade().map(|fleet| fleet.cluster_names());

@@ -246,7 +246,7 @@ impl Work<'_> {
             self.let_go(&name, |_| true);
             return;
         }
-        // What cannot be read may be the policy of the shipped form that wants the taint there.
+        // A policy that cannot be read may be one of the shipped form that wants the taint there.
         if !scene.lacks_some {
             self.take_over(policy);
         }

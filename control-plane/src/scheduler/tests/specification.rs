@@ -191,7 +191,7 @@ fn new_replicas_avoid_clusters_with_taints_as_long_as_others_suffice() {
         (at_most(2), 6, "m1:2 m2:4"),
         (at_most(2), 12, "m1:9 m2:3"),
         (at_most(1), 6, "m1:6"),
-        // What runs there is not moved because the workload grows.
+        // Replicas that run there are not moved because the workload grows.
         (at_most(1), 3, "m1:3"),
         (at_most(1), 2, "m1:2"),
     ] {

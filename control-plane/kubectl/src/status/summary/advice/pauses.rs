@@ -7,7 +7,7 @@ use muster_control_plane::fleet::budget::rate::Band;
 use crate::status::decide::{NotWell, Report, Waiting};
 use crate::status::summary::{Lost, count, either};
 
-/// What a pause holds.
+/// The fleet or the cluster in which a pause holds workloads.
 #[derive(Clone, Copy)]
 pub(super) enum Whose<'a> {
     Fleet,
