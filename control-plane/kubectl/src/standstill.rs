@@ -136,9 +136,9 @@ mod tests {
         let (dead, unread) = (led("2026-01-01T00:03:00.000000Z"), Err("no".to_owned()));
         let died = "nobody leads (the last was cp-0, which renewed its lease at 2026-01-01T00:03:00Z): orders are carried out when a control plane does";
         let none = "no lease says that anybody leads (there is none with --leader-elect=false): orders are carried out when a control plane does";
-        let all = "all movement is paused by ann (reason: \"upgrade\") until somebody resumes it; kubectl muster resume ends that";
+        let all = "all movement is paused by ann until somebody resumes it (reason: \"upgrade\"); kubectl muster resume ends that";
         let [m1, m2] = ["m1", "m2"].map(|name| {
-            format!("movement out of {name} is paused (reason: \"disks\") until somebody resumes it; kubectl muster resume {name} ends that")
+            format!("movement out of {name} is paused until somebody resumes it (reason: \"disks\"); kubectl muster resume {name} ends that")
         });
         let (m1, m2) = (m1.as_str(), m2.as_str());
         for (lease, record, own, expected, is_whole) in [

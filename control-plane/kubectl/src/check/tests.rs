@@ -721,7 +721,7 @@ fn a_pause_is_reported_with_what_ends_it() {
     reported(
         "pauses",
         Warning,
-        "movement out of m1 is paused (reason: \"disks\")",
+        "movement out of m1 is paused until somebody resumes it (reason: \"disks\")",
         |it| {
             let cluster = &mut it.clusters.as_mut().unwrap()[0];
             let pause = (annotation::PAUSED.to_owned(), "disks".to_owned());

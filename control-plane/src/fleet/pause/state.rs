@@ -199,14 +199,21 @@ impl Pause {
         if let Some(since) = self.since {
             text = format!("{text} since {}", clock(since));
         }
-        // The reason may name a time, and is not to be taken for the end.
-        if !self.reason.is_empty() {
-            text = format!("{text} (reason: \"{}\")", self.reason);
-        }
         text = match self.until {
             Some(until) => format!("{text} until {}", clock(until)),
             None => format!("{text} until somebody resumes it"),
         };
+        if !self.reason.is_empty() {
+            // A time that the reason names is not to be taken for the end.
+            let names_time = self.reason.contains(|it: char| it.is_ascii_digit());
+            let is_endless = self.until.is_none() && names_time;
+            let no_end = if is_endless {
+                ", which ends nothing"
+            } else {
+                ""
+            };
+            text = format!("{text} (reason: \"{}\"{no_end})", self.reason);
+        }
         if let Some(garbled) = &self.garbled {
             text = format!("{text} (the record cannot be read whole: {garbled})");
         }
@@ -251,7 +258,7 @@ mod tests {
             [
                 format!("all movement is paused {by} until somebody resumes it"),
                 format!(
-                    "movement out of m1 is paused {by} (reason: \"upgrade\") until somebody resumes it"
+                    "movement out of m1 is paused {by} until somebody resumes it (reason: \"upgrade\")"
                 ),
             ]
         );
@@ -273,7 +280,7 @@ mod tests {
         assert_eq!(Pause::of_fleet(&record), pause);
         assert_eq!(
             pause.to_string(),
-            "all movement is paused by alice since 1970-01-01T00:00:10Z (reason: \"change freeze\") until 1970-01-01T00:01:10Z"
+            "all movement is paused by alice since 1970-01-01T00:00:10Z until 1970-01-01T00:01:10Z (reason: \"change freeze\")"
         );
         assert!(pause.holds(at(69)) && !pause.holds(at(70)));
     }
@@ -314,11 +321,15 @@ mod tests {
             ("", "movement out of m1 is paused until somebody resumes it"),
             (
                 "upgrade",
-                "movement out of m1 is paused (reason: \"upgrade\") until somebody resumes it",
+                "movement out of m1 is paused until somebody resumes it (reason: \"upgrade\")",
+            ),
+            (
+                "until 23:00",
+                "movement out of m1 is paused until somebody resumes it (reason: \"until 23:00\", which ends nothing)",
             ),
             (
                 r#"{"reason":"upgrade","by":"alice","until":"1970-01-01T00:01:10Z"}"#,
-                "movement out of m1 is paused by alice (reason: \"upgrade\") until 1970-01-01T00:01:10Z",
+                "movement out of m1 is paused by alice until 1970-01-01T00:01:10Z (reason: \"upgrade\")",
             ),
         ] {
             let pause = Pause::of_cluster(&cluster(Some(text))).unwrap();

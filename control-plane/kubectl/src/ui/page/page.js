@@ -25,7 +25,7 @@ function ordered(it) {
   const order = orders.get(it.name);
   if (!order) return "";
   const rate = order.fault ? `, nothing leaves: ${order.fault}` : order.perSecond ? `, at most ${order.perSecond} a second` : "";
-  const by = `${order.by ? ` by ${order.by}` : ""}${order.reason ? ` (${order.reason})` : ""}`;
+  const by = `${order.by ? ` by ${order.by}` : ""}${order.reason ? ` (reason: "${order.reason}")` : ""}`;
   return `${order.words}${by}${order.since ? ` ${ago(order.since, now())}` : ""}${rate}`;
 }
 function health(it) {
