@@ -22,7 +22,9 @@ use serde::Serialize;
 use super::table::{count, first_titles};
 
 /// State of a cluster that is silent.
-const SILENT: &str = "silent";
+pub(super) const SILENT: &str = "silent";
+/// State of a cluster that has left the fleet.
+pub(super) const NOT_IN_FLEET: &str = "not in the fleet";
 
 /// Predicate of an old copy that a person has to release.
 pub(super) const UNTIL_RELEASED: &str =
@@ -75,7 +77,7 @@ pub(super) fn of_one<'a>(
 pub(super) struct InCluster {
     pub cluster: String,
     pub copies: usize,
-    /// The first few of the workloads, of the first few clusters.
+    /// The first few of the workloads, of the first few clusters; all of them where they are few.
     pub names: Vec<String>,
     /// State of the cluster that keeps them from being confirmed: `silent`, `not ready` or
     /// `not in the fleet`; `null` in a cluster that is ready, which is removing them.
@@ -102,7 +104,13 @@ pub(super) fn by_cluster(
     for cluster in old.values().flatten() {
         counts.entry(cluster).or_default().0 += 1;
     }
-    for (cluster, (copies, names)) in counts.iter_mut().take(CLUSTERS) {
+    let all: usize = counts.values().map(|it| it.0).sum();
+    let listed = if named(all) < all {
+        CLUSTERS
+    } else {
+        counts.len()
+    };
+    for (cluster, (copies, names)) in counts.iter_mut().take(listed) {
         let here = old.iter().filter(|it| it.1.contains(*cluster));
         names.extend(here.take(named(*copies)).map(|it| title(it.0)));
     }
@@ -128,7 +136,7 @@ fn state(name: &str, clusters: &[Cluster], silent: &BTreeSet<String>) -> Option<
 /// gone; a cluster of `None` stands for one that is not in the fleet.
 pub(super) fn state_of(cluster: Option<&Cluster>) -> Option<&'static str> {
     let Some(cluster) = cluster else {
-        return Some("not in the fleet");
+        return Some(NOT_IN_FLEET);
     };
     match readiness(cluster) {
         conditions::TRUE => None,

@@ -63,7 +63,7 @@ pub(super) struct Summary {
     pub service: String,
     /// Which workloads may run twice, because an old copy is not confirmed gone.
     pub twice: String,
-    /// How to stop the first old copy; absent if its cluster is removing it.
+    /// How to stop them; absent if their clusters are removing them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop: Option<Advice>,
     /// What happens next, and when.

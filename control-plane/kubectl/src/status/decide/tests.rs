@@ -115,7 +115,7 @@ fn an_old_copy_in_a_silent_cluster_is_reported_until_its_agent_has_confirmed_tha
     let whole = snapshot(clusters, vec![binding("web", &[], None)]);
     let none = vec![work("web", "m2")];
     let left = vec![work("web", "m1"), none[0].clone()];
-    let reported = "Two copies: 1 old copy not confirmed gone in m1 (silent): Deployment default/web. Only if two copies at once do harm, stop these with direct access to the cluster, and nothing else there, which may be the only copy; the cluster removes them itself when it is back; the first: kubectl --kubeconfig '<kubeconfig of m1>' scale deployment/web -n default --replicas=0\n";
+    let reported = "Two copies: 1 old copy not confirmed gone in m1 (silent): Deployment default/web. The cluster removes it itself when it is back. Only if two copies at once do harm until then, stop it with direct access to the cluster, and nothing else there, which may be the only copy: kubectl --kubeconfig '<kubeconfig of m1>' scale deployment/web -n default --replicas=0\n";
     for (works, is_reported) in [
         (Ok(left), true),
         (Ok(none), false),

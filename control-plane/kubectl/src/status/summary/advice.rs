@@ -1,5 +1,6 @@
 //! What the summary advises: what somebody should do now, with a command to copy.
 
+mod copies;
 mod orders;
 mod pauses;
 
@@ -10,13 +11,14 @@ use muster_control_plane::fleet::budget::rate::Band;
 use muster_control_plane::movement::eviction::explain::{FAILED, WAITING};
 use serde::Serialize;
 
+pub(super) use self::copies::stop;
 use self::orders::{mend, undone};
 use self::pauses::{Whose, effect, in_the_way, resume};
 use super::super::decide::{NotWell, Report, Waiting};
 use super::clusters::{common_region, is_network};
 use super::{Lost, Severity, either, is_emptied, span_of};
 
-/// Clusters that a command names at most; a fleet of more never stops by default.
+/// Clusters, or copies, that a command names at most; a fleet of more never stops by default.
 const NAMED: usize = 10;
 
 /// Advice to the operator.
@@ -342,81 +344,9 @@ fn argument(workload: &str) -> String {
     }
 }
 
-/// Returns how to stop the first old copy that its cluster does not remove by itself now. The
-/// command deletes nothing whose kind can be stopped in another way.
-pub(super) fn stop(report: &Report) -> Option<Advice> {
-    let mut old = report.old_copies.iter().flatten();
-    let old = old.find(|it| it.state.is_some() && !it.names.is_empty())?;
-    let (caveats, stopped) = (caveats(&old.names), stopped(&old.names[0]));
-    Some(Advice::new(
-        format!(
-            "Only if two copies at once do harm, stop these with direct access to the cluster{caveats}, and nothing else there, which may be the only copy; the cluster removes them itself when it is back; the first"
-        ),
-        format!(
-            "kubectl --kubeconfig '<kubeconfig of {}>' {stopped}",
-            old.cluster
-        ),
-    ))
-}
-
-/// Returns what else has to be known of workloads before their copies are stopped by hand.
-fn caveats(workloads: &[String]) -> String {
-    let kinds: Vec<&str> = workloads.iter().map(|it| kind(it)).collect();
-    let mut caveats = String::new();
-    // An agent that is cut off leaves alone what somebody scales, and puts right all else.
-    if !kinds.iter().all(|it| is_scaled(it)) {
-        caveats.push_str(", and first its agent, which starts again what is not scaled");
-    }
-    if kinds.contains(&"StatefulSet") {
-        caveats.push_str(" (a StatefulSet with whenScaled: Delete loses its claims by that)");
-    }
-    caveats
-}
-
-/// Returns the kind of a workload that is named as `Deployment default/web`.
-fn kind(workload: &str) -> &str {
-    workload.split(' ').next().unwrap_or_default()
-}
-
-/// Returns whether the copies of a kind are stopped by scaling them to zero.
-fn is_scaled(kind: &str) -> bool {
-    matches!(kind, "Deployment" | "StatefulSet" | "ReplicaSet")
-}
-
-fn stopped(workload: &str) -> String {
-    let argument = argument(workload);
-    match kind(workload) {
-        kind if is_scaled(kind) => format!("scale {argument} --replicas=0"),
-        "Job" | "CronJob" => format!(r#"patch {argument} -p '{{"spec":{{"suspend":true}}}}'"#),
-        _ => format!("delete {argument}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_old_copy_is_stopped_and_deleted_only_where_its_kind_cannot_be_stopped() {
-        for (workload, expected) in [
-            (
-                "Deployment shop/web",
-                "scale deployment/web -n shop --replicas=0",
-            ),
-            (
-                "StatefulSet shop/db",
-                "scale statefulset/db -n shop --replicas=0",
-            ),
-            (
-                "CronJob shop/bill",
-                r#"patch cronjob/bill -n shop -p '{"spec":{"suspend":true}}'"#,
-            ),
-            ("DaemonSet shop/log", "delete daemonset/log -n shop"),
-            ("Tenant acme", "delete tenant/acme"),
-        ] {
-            assert_eq!(stopped(workload), expected);
-        }
-    }
 
     #[test]
     fn a_flag_is_quoted_where_a_shell_would_change_it() {
@@ -425,22 +355,6 @@ mod tests {
             ("--controllers=*,-traffic", "'--controllers=*,-traffic'"),
         ] {
             assert_eq!(quoted(flag), expected);
-        }
-    }
-
-    #[test]
-    fn what_an_agent_starts_again_and_what_loses_its_storage_is_reported_before_it_is_stopped() {
-        let (agent, claims) = ("and first its agent", "loses its claims");
-        for (workloads, is_restarted, loses) in [
-            ("Deployment a/web|ReplicaSet a/api", false, false),
-            ("Deployment a/web|StatefulSet a/db", false, true),
-            ("Deployment a/web|CronJob a/bill", true, false),
-            ("StatefulSet a/db|Tenant acme", true, true),
-        ] {
-            let workloads: Vec<String> = workloads.split('|').map(str::to_owned).collect();
-            let reported = caveats(&workloads);
-            let found = (reported.contains(agent), reported.contains(claims));
-            assert_eq!(found, (is_restarted, loses), "{reported}");
         }
     }
 }
