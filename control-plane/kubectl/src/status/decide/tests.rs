@@ -448,7 +448,7 @@ fn a_total_loss_fits_on_one_screen() {
 ALARM: 2 of 2 clusters silent at once for 5 min 40 s (last heard 00:04:20Z): most likely the network of the fleet API, not the clusters; workloads most likely still run; movement is stopped
 Service:    2 workloads are not seen (Deployment default/web, db): they most likely still run
 Next:       nothing moves until fewer clusters have failed: 2 of 2 have, and at most 1 may
-To do:      repair the network of the fleet API (address, which is https://fleet:6443 here, DNS, certificate, load balancer); leave the clusters as they are; to see what is wrong: kubectl muster check
+To do:      every cluster is silent, which points at what they share: repair the network of the fleet API (address, which is https://fleet:6443 here, DNS, certificate, load balancer); leave the clusters as they are, and look into one only if it stays silent when others are back; to see what is wrong: kubectl muster check
 Two copies: none
 Leader:     cp-0, whose lease was renewed 2 s ago
 Failover:   on, but STOPPED: too many clusters have failed

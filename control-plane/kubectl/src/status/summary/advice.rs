@@ -73,7 +73,7 @@ pub(super) fn advice(report: &Report, severity: Severity, lost: Lost) -> Advice 
     if is_network(report) {
         let deadline = saving(report).map_or_else(String::new, |it| format!(", for {it}"));
         let words = format!(
-            "repair the network of the fleet API (address, which is {} here, DNS, certificate, load balancer){deadline}; leave the clusters as they are; to see what is wrong",
+            "every cluster is silent, which points at what they share: repair the network of the fleet API (address, which is {} here, DNS, certificate, load balancer){deadline}; leave the clusters as they are, and look into one only if it stays silent when others are back; to see what is wrong",
             report.server
         );
         return Advice::new(words, "kubectl muster check");
@@ -231,8 +231,14 @@ fn of_stopped(report: &Report, down: &[&NotWell]) -> Advice {
     let names = names.collect::<Vec<_>>().join(",");
     let need = pace.failed - pace.may_fail;
     let deadline = saving(report).map_or_else(String::new, |it| format!(" ({it})"));
+    // The advice is another one where all are silent.
+    let others = if report.clusters > Some(down.len()) {
+        "others are heard, so that the fleet API can be reached, and these clusters or their own network are at fault: "
+    } else {
+        ""
+    };
     let back = format!(
-        "look for the common cause and bring back at least {need} of them, by which workloads may move again{deadline}"
+        "{others}look for the common cause and bring back at least {need} of them, by which workloads may move again{deadline}"
     );
     let raise = format!(
         "only if they are dead, since workloads that still run there would run twice, set eviction.unhealthyClusterThreshold of the chart (muster-control-plane --unhealthy-cluster-threshold) from {} to {enough} or more: {} of {} have failed. To see what would move then, which changes nothing",

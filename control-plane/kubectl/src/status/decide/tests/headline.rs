@@ -81,7 +81,7 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_reported_in_this_
     let config = fixtures::binding("default", "settings", &config);
     let stopped = |reason: &str| with(&["Unknown"; 3], fenced(reason));
     let raise = "only if they are dead, since workloads that still run there would run twice, set eviction.unhealthyClusterThreshold of the chart (muster-control-plane --unhealthy-cluster-threshold) from 0.55 to 0.60 or more: 3 of 5 have failed. To see what would move then, which changes nothing: kubectl muster simulate --lost m1,m2,m3 -- --feature-gates=Failover=true --unhealthy-cluster-threshold=0.60";
-    let common = "look for the common cause and bring back at least 1 of them, by which workloads may move again";
+    let common = "others are heard, so that the fleet API can be reached, and these clusters or their own network are at fault: look for the common cause and bring back at least 1 of them, by which workloads may move again";
     let keep = "m1 within 60 s, or Deployment default/ledger stops there";
     let nothing = (
         "no workload is without service",
@@ -205,14 +205,14 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_reported_in_this_
             with(&["Unknown"; 5], healthy(4, "m1")),
             "4 workloads are not seen (Deployment default/web0, web1, web2, web3): they most likely still run",
             "nothing moves until fewer clusters have failed: 5 of 5 have, and at most 2 may",
-            "repair the network of the fleet API (address, which is https://fleet:6443 here, DNS, certificate, load balancer); leave the clusters as they are; to see what is wrong: kubectl muster check".to_owned(),
+            "every cluster is silent, which points at what they share: repair the network of the fleet API (address, which is https://fleet:6443 here, DNS, certificate, load balancer); leave the clusters as they are, and look into one only if it stays silent when others are back; to see what is wrong: kubectl muster check".to_owned(),
         ),
         (
             "all silent, and one stops itself",
             with(&["Unknown"; 5], [fenced("WaitingForFence"), healthy(1, "m2")].concat()),
             "the copy of Deployment default/ledger stops in 60 s (00:11:00Z) at the latest; 2 workloads are not seen (Deployment default/ledger, web0): they most likely still run",
             "in 60 s (00:11:00Z): Deployment default/ledger stops itself in m1 at the latest, and stays down; nothing moves until fewer clusters have failed: 5 of 5 have, and at most 2 may",
-            format!("repair the network of the fleet API (address, which is https://fleet:6443 here, DNS, certificate, load balancer), for {keep}; leave the clusters as they are; to see what is wrong: kubectl muster check"),
+            format!("every cluster is silent, which points at what they share: repair the network of the fleet API (address, which is https://fleet:6443 here, DNS, certificate, load balancer), for {keep}; leave the clusters as they are, and look into one only if it stays silent when others are back; to see what is wrong: kubectl muster check"),
         ),
         (
             "nowhere to go",
