@@ -26,7 +26,7 @@ use muster_shared::k8s::{Condition, ConfigMap, Lease, ObjectMeta};
 use muster_shared::names::{condition, is_cluster_name};
 use serde::Serialize;
 
-use self::counts::{Flow, flows};
+use self::counts::{Flow, flows, spread};
 use self::estimate::estimate;
 use self::expires::expires;
 use muster_control_plane::clusters::registration::token::Entry;
@@ -158,6 +158,11 @@ pub(super) struct Report {
     pub pace: Pace,
     /// Numbers of entries of the lists below, also of those that `--most` leaves out.
     pub counts: BTreeMap<&'static str, usize>,
+    /// What is said where the lists of what moves and waits are empty.
+    pub idle: String,
+    /// What is said of workloads in several clusters, which a map shows in each; `null` without
+    /// any.
+    pub spread: Option<String>,
     /// Clusters; `null` if they could not be read.
     pub clusters: Option<usize>,
     pub not_well: Vec<NotWell>,
@@ -279,6 +284,7 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
             let workloads = all.iter().filter(|it| !runs_nothing(&it.spec));
             workloads.count()
         }),
+        spread: spread(bindings),
         expires: expires(snapshot),
         is_blind: snapshot.clusters.is_err() || snapshot.bindings.is_err(),
         may_be_paused: snapshot.pause.is_err(),
@@ -313,6 +319,7 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
     report.next = next(&mut report, &pauses);
     report.flows = flows(&report.moving);
     report.counts = report.counts();
+    report.idle = report.idle();
     report.facts = facts(&report, snapshot.now);
     report.summary = Summary::of(&report, snapshot.now);
     report.unread = together(std::mem::take(&mut report.unread));

@@ -185,6 +185,7 @@ fn counts_of_workloads(report: &Report) -> String {
             report.kept.len(),
             "with an old copy that somebody has to release".to_owned(),
         ),
+        (report.service.starting.count, "starting".to_owned()),
         (report.waiting.len(), format!("waiting{stopped}")),
         (
             report.stranded.len(),

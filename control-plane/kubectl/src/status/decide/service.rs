@@ -33,6 +33,8 @@ pub(in super::super) struct Service {
     pub stops_seconds: Option<u64>,
     /// Workloads that run, and not in each cluster that they are placed in.
     pub fewer: Group,
+    /// Workloads that were placed or have moved a moment ago, and are not healthy there yet.
+    pub starting: Group,
     /// Workloads that no failure concerns, and of which no copy is healthy.
     pub unhealthy: Group,
     /// Those of them that are reported unhealthy and have a policy that moves a failing application
@@ -147,6 +149,13 @@ fn take(
     if is_meant && placed.is_empty() && left.is_empty() {
         return;
     }
+    // One of which no health is reported yet only starts.
+    let starts = |it: &AggregatedStatusItem| it.applied && it.health.is_none();
+    let is_applied = reports.iter().any(starts);
+    let is_down = placed.contains(&Copy::Down) && !placed.contains(&Copy::Runs);
+    if is_down && pending.is_none() && (is_applied || !left.is_empty()) {
+        service.starting.add(binding);
+    }
     let all = || placed.iter().chain(&left);
     let is_concerned = pending.is_some()
         || placed.is_empty()
@@ -157,9 +166,7 @@ fn take(
             service.fewer.add(binding);
         }
     } else if !is_concerned {
-        // One of which no health is reported yet only starts.
-        let starts = |it: &AggregatedStatusItem| it.applied && it.health.is_none();
-        if !reports.iter().any(starts) {
+        if !is_applied {
             service.unhealthy.add(binding);
             let fails = |it: &AggregatedStatusItem| it.health == Some(ResourceHealth::Unhealthy);
             let moves = spec.application_failover().is_some();

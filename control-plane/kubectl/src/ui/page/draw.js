@@ -34,9 +34,9 @@ export function drawMap({ clusters, by, orders, status, failovers, now, old }) {
   const isSized = plan.boxes.some((it) => it.isOpen);
   patch(byId("map-legend"), [
     ...[...new Set(clusters.map((it) => stateOf(it, orders.get(it.name))))].sort().map((it) => ["li", { class: isOld ? undefined : `text-${STATES[it].kind}` }, `${isOld ? "? last" : STATES[it].sign} ${it === "ordered" ? "by order: drained, cordoned or paused" : STATES[it].words}`]),
-    ["li", {}, isSized ? "workloads: those that are placed there; old: copies of others that are not confirmed gone; a tile is larger the more workloads it has, and one in several clusters counts in each" : "a bar shows how many clusters are in each state"],
+    ["li", {}, isSized ? "workloads: those that are placed there; old: copies of others that are not confirmed gone; a tile is larger the more workloads it has" : "a bar shows how many clusters are in each state"],
   ]);
-  say(byId("map-more"), [plan.named ? "" : "Each box is a group, those with the most workloads and old copies in lost clusters first; open it to see its clusters.", plan.more ? `${plan.more} more groups: group by something else.` : ""].join(" ").trim());
+  say(byId("map-more"), [status?.spread || "", plan.named ? "" : "Each box is a group, those with the most workloads and old copies in lost clusters first; open it to see its clusters.", plan.more ? `${plan.more} more groups: group by something else.` : ""].join(" ").trim());
 }
 function drawBox({ group, isOpen, named, x, y, w, h, tiles, more }, now) {
   const name = group.name || "none";

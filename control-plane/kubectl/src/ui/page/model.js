@@ -77,19 +77,6 @@ export function away(summary, known) {
   return [...rows, { name: "Last known", text: `${moment(known.read)}: ${sentence}. Service: ${service}. Two copies: ${twice}` }];
 }
 
-// Returns what an empty queue says: what comes later is no member of it, and is said by Next.
-export function idle(status) {
-  const returning = (status.left || []).reduce((sum, it) => sum + it.returning, 0);
-  const old = (status.oldCopies || []).reduce((sum, it) => sum + it.copies, 0);
-  const anew = status.heldMoves?.count || 0;
-  const later = [
-    ...(anew ? [`${plural(anew, "workload")} ${anew === 1 ? "is" : "are"} placed anew later`] : []),
-    ...(returning ? [`${plural(returning, "workload")} ${returning === 1 ? "returns" : "return"} later`] : []),
-    ...(old ? [`${old === 1 ? "1 old copy is" : `${old} old copies are`} removed later`] : []),
-  ];
-  return later.length ? `nothing has to move now; ${later.join(", ")}: see Next above` : "nothing moves or waits";
-}
-
 // Clusters.
 
 export const STATES = {

@@ -82,16 +82,7 @@ test("what a text says is the same while only its times go on", () => {
   ]) assert.equal(model.timeless(a) === model.timeless(b), same, a);
 });
 
-test("an empty queue says what comes later, and an event when it comes", () => {
-  for (const [more, expected] of [
-    [{}, "nothing moves or waits"],
-    [{ left: [{ cluster: "m1", returning: 0, staying: 3 }] }, "nothing moves or waits"],
-    [{ heldMoves: { count: 0, names: [] } }, "nothing moves or waits"],
-    [{ heldMoves: { count: 1, names: ["Deployment shop/web"] } }, "nothing has to move now; 1 workload is placed anew later: see Next above"],
-    [{ heldMoves: { count: 3, names: [] }, left: [{ cluster: "m1", returning: 2 }] }, "nothing has to move now; 3 workloads are placed anew later, 2 workloads return later: see Next above"],
-    [{ left: [{ cluster: "m1", returning: 6 }] }, "nothing has to move now; 6 workloads return later: see Next above"],
-    [{ left: [{ cluster: "m1", returning: 1 }], oldCopies: [{ cluster: "m1", copies: 2 }] }, "nothing has to move now; 1 workload returns later, 2 old copies are removed later: see Next above"],
-  ]) assert.equal(model.idle(status(more)), expected);
+test("an event is told with the time at which it comes", () => {
   for (const [seconds, expected] of [
     [undefined, "it leaves"],
     [0, "any moment now: it leaves"],

@@ -1,6 +1,6 @@
 // The page of `kubectl muster ui`. It shows what the commands say and decides nothing itself.
 
-import { KINDS, STATES, address, ago, away, groupings, headline, idle, moment, span, stateOf, titleOf, upcoming, wordsOf, workloadAddress } from "./model.js";
+import { KINDS, STATES, address, ago, away, groupings, headline, moment, span, stateOf, titleOf, upcoming, wordsOf, workloadAddress } from "./model.js";
 import { drawMap, drawRoom, drawStrips } from "./draw.js";
 import { Rows, byId, fillList, mark, patch, say, tables } from "./rows.js";
 import * as stories from "./stories.js";
@@ -98,7 +98,7 @@ function showStatus(status, code) {
   // What could not be read has no list of orders: the last known ones stay.
   const isUnread = code === 2;
   if (!isUnread) orders = new Map(status.ordered.map((it) => [it.name, it]));
-  queue.empty = isUnread ? UNKNOWN : idle(status);
+  queue.empty = isUnread ? UNKNOWN : status.idle;
   patch(byId("facts"), status.facts.map((it) => ["div", {}, [["dt", {}, it.name], ["dd", {}, it.text]]]));
   // Whether anything would move, and how fast, is asked at every refresh.
   const always = status.facts.filter((it) => ["Failover", "Pace", "Leader"].includes(it.name));

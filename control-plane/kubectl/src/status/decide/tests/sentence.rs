@@ -132,6 +132,34 @@ pub(super) fn kept(name: &str) -> Arc<AnyBinding> {
     Arc::new(binding)
 }
 
+#[test]
+fn a_workload_that_starts_after_its_move_is_counted() {
+    for (binding, expected) in [
+        (starting("web", "m1"), 1),
+        (moved_from("web", "Unhealthy"), 1),
+        (moved_from("web", "Healthy"), 0),
+        (placed("web", "m1", "Unhealthy", None), 0),
+    ] {
+        let report = decide(&snapshot(five(&[]), vec![binding]));
+        assert_eq!(report.service.starting.count, expected);
+        let text = print::table(&report, NOW.parse().unwrap());
+        assert_eq!(text.contains(", 1 starting\n"), expected > 0, "{text}");
+    }
+}
+
+#[test]
+fn workloads_in_several_clusters_are_said_to_count_in_each() {
+    let both = failing_for("web", "WaitingForToleration");
+    let expected = "2 workloads have 3 copies: tiles and arrows count each copy, one a cluster.";
+    for (bindings, expected) in [
+        (vec![both, starting("db", "m1")], Some(expected)),
+        (vec![starting("db", "m1")], None),
+    ] {
+        let report = decide(&snapshot(five(&[]), bindings));
+        assert_eq!(report.spread.as_deref(), expected);
+    }
+}
+
 /// Returns a binding that is placed in a cluster, healthy there or not, and waits for a reason.
 pub(super) fn placed(
     name: &str,
