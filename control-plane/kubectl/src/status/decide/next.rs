@@ -124,9 +124,11 @@ fn halt(report: &Report, pauses: &[Pause], cluster: Option<&str>) -> Option<Halt
 /// Notes what happens next to each workload that waits and in each cluster that is not well or
 /// drained, and returns what does in the fleet.
 pub(super) fn next(report: &mut Report, pauses: &[Pause]) -> Next {
+    let in_line = report.waiting.iter();
+    let in_line = in_line.filter(|it| it.reason == WAITING_FOR_RATE).count();
     let applications = report.applications.iter_mut();
     for waiting in report.waiting.iter_mut().chain(applications) {
-        waiting.next = of_workload(waiting);
+        waiting.next = of_workload(waiting, in_line);
     }
     let not_well = report.not_well.iter().map(|it| it.name.as_str());
     let not_well: Vec<Next> = not_well.map(|it| of(report, pauses, it)).collect();
@@ -141,11 +143,18 @@ pub(super) fn next(report: &mut Report, pauses: &[Pause]) -> Next {
     of_fleet(report, pauses)
 }
 
-/// Returns what becomes of a workload that waits by time alone.
-fn of_workload(waiting: &Waiting) -> Option<Next> {
+/// Returns what becomes of a workload that waits by time alone, beside so many `in_line` for the
+/// pace.
+fn of_workload(waiting: &Waiting, in_line: usize) -> Option<Next> {
     let (words, seconds) = match (waiting.at_most_seconds, waiting.stops_seconds) {
         (Some(seconds), _) => {
             let words = match waiting.reason.as_str() {
+                WAITING_FOR_RATE if in_line > 1 => {
+                    let words = format!(
+                        "has left at the latest, as one of {in_line} whose order is not known here"
+                    );
+                    return Some(Next::at(words, seconds));
+                }
                 WAITING_FOR_RATE => "its turn has come, at the latest",
                 WAITING_FOR_FENCE => "starts elsewhere",
                 _ => "may leave",

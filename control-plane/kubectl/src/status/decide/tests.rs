@@ -294,6 +294,12 @@ fn what_becomes_of_a_workload_that_waits_is_reported_with_its_time() {
         let text = print::table(&report, NOW.parse().unwrap());
         assert!(text.contains(expected), "{expected:?} is not in\n{text}");
     }
+    // Each of several has the time of the last, and says so.
+    let two = vec![binding_saying(WAITING_FOR_RATE, "m1 has x"); 2];
+    let report = decide(&snapshot(well(), two));
+    let words = "has left at the latest, as one of 2 whose order is not known here";
+    let next = report.waiting.iter().filter_map(|it| it.next.as_ref());
+    assert!(next.clone().count() == 2 && next.clone().all(|it| it.words == words));
 }
 
 #[test]

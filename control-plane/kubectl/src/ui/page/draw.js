@@ -1,6 +1,6 @@
 // The drawing: what the model says, as SVG by hand. Forms and signs say what colours say.
 
-import { STATES, address, ago, along, arrows, counted, flows, groups, layout, moment, plural, room, span, stateOf, strips } from "./model.js";
+import { STATES, WORDS, address, ago, along, arrows, counted, flows, groups, layout, moment, plural, room, span, stateOf, strips } from "./model.js";
 import { byId, patch, say } from "./rows.js";
 
 const open = new Set(); // groups that are open
@@ -113,7 +113,7 @@ export function drawStrips(failovers, status, now) {
   say(byId("strips-more"), !failovers ? "? not known" : !all.length ? "no failover is recorded" : more ? `${more} more are in the history.` : "");
 }
 export function stripOf(it, width) {
-  const text = width >= 640 ? 290 : 0; // on a narrow page the words are above the bar
+  const text = width >= 640 ? Math.ceil(6.7 * WORDS) : 0; // on a narrow page the words are above the bar
   const [lane, bar] = text ? [22, 10] : [30, 8];
   const wide = width - text - 8;
   const x = (seconds) => Math.round(text + wide * along(seconds, it.end));

@@ -288,6 +288,7 @@ const r = (number) => Math.round(number * 10) / 10;
 // Strips of time: one a failover, or one for many of a common cause.
 
 const STRIPS = 3; // strips that are drawn
+export const WORDS = 48; // characters of the words of a lane, which are not wrapped
 const CAUSES = { ClusterUnreachable: "silent", ClusterNotReady: "not ready", Drain: "drained", TaintPolicy: "tainted by a policy", Taint: "tainted", ApplicationFailure: "applications unhealthy" };
 export function strips(failovers, status, now) {
   const lasting = common(failovers.filter((it) => it.status?.state !== "Ended"), status?.clusterList || []);
@@ -407,7 +408,7 @@ export function strip(it, status, now) {
       ...(cause.type === "Drain" ? [] : [lane("tainted", times.tainted ? `marked as failed after ${span(at(times.tainted))}` : isTainted ? "marked as failed" : "not marked as failed", "warn", [[at(times.tainted), causes[0]?.[1]], ...(isTainted ? again : [])])]),
       lane("moved", first === undefined ? `0 of ${count.affected ?? "–"} moved` : `${count.moved} of ${count.affected} moved${before}`, "good", [[first, waits ? undefined : at(times.lastMove) ?? first]]),
       ...(first === undefined ? [] : [
-        lane("healthy", `${count.healthy} of ${count.moved} healthy elsewhere${median === undefined ? "" : ` in about ${span(median)}`}`, "good", [[first, healthy ?? (count.healthy < count.moved ? undefined : end)]]),
+        lane("healthy", `${count.healthy} of ${count.moved} healthy${median === undefined ? "" : `, half in ${span(median)}`}`, "good", [[first, healthy ?? (count.healthy < count.moved ? undefined : end)]]),
         lane("old copies", cleaned !== undefined ? `old copies gone after ${span(cleaned)}` : old === undefined ? stay : `${old === 1 ? "1 old copy" : `${old} old copies`} not confirmed gone`, "quiet", [[first, cleaned]]),
       ]),
     ],
