@@ -156,7 +156,8 @@ impl fmt::Display for Parted {
 
 impl Partings {
     /// Returns the warning for people; it is empty if no workload is parted from what it refers to.
-    pub fn warning(&self) -> String {
+    /// Of the workloads it names so many at most.
+    pub fn warning(&self, most: usize) -> String {
         let mut text = String::new();
         if let Some(reason) = &self.parted_unknown {
             let _ = writeln!(
@@ -187,7 +188,7 @@ impl Partings {
                 "Warning: {all} workloads would be separated from what they refer to, {more}"
             ),
         };
-        text.push_str(&indented(&self.parted));
+        text.push_str(&indented(&self.parted, most));
         text
     }
 }
@@ -250,7 +251,7 @@ pub(super) mod tests {
                 .into_iter()
                 .map(|(it, to)| (BindingKey::of(it), to))
                 .collect();
-            let text = parted(&bindings, &needs, &plan).warning();
+            let text = parted(&bindings, &needs, &plan).warning(usize::MAX);
             let lines = text.split_once('\n').map_or("", |it| it.1);
             assert_eq!(lines, expected, "{what}");
         }
@@ -277,7 +278,7 @@ pub(super) mod tests {
                 parted: vec![parted],
                 parted_unknown: None,
             };
-            let text = partings.warning();
+            let text = partings.warning(usize::MAX);
             assert!(text.contains(expected), "{text}");
         }
     }
@@ -293,6 +294,6 @@ pub(super) mod tests {
         let found = parted(&[web, settings], &needs, &After::new());
         assert_eq!(found, Partings::default());
         let unknown = parted(&[], &Err("no".to_owned()), &After::new());
-        assert!(unknown.warning().ends_with("refer to: no\n"));
+        assert!(unknown.warning(usize::MAX).ends_with("refer to: no\n"));
     }
 }

@@ -380,13 +380,13 @@ async fn said(client: &Client, config: &Config) -> Vec<report::File> {
 
 /// Commands of which a report has what they say.
 const REPORTED: [&[&str]; 7] = [
-    &["status"],
+    &["status", "--output=wide"],
     &["version"],
     &["check"],
     &["history"],
     &["top"],
-    &["get", "clusters"],
-    &["get", "workloads", "--all-namespaces"],
+    &["get", "clusters", "--output=wide"],
+    &["get", "workloads", "--all-namespaces", "--output=wide"],
 ];
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! What a command prints, in which form, and the code with which it ends.
 
 use std::fmt::Display;
+use std::io::IsTerminal as _;
 
 use clap::ValueEnum;
 use serde::Serialize;
@@ -66,6 +67,13 @@ pub(super) enum Format {
 }
 
 impl Format {
+    /// Returns how many lines of a list are printed at most: a terminal gets a few, unless asked
+    /// for a wide answer.
+    pub(super) fn most(self, few: usize) -> usize {
+        let is_cut = self == Self::Table && std::io::stdout().is_terminal();
+        if is_cut { few } else { usize::MAX }
+    }
+
     /// Returns the answer in this form: the text for people, or the document for programs.
     pub(super) fn print<T: Display>(
         self,

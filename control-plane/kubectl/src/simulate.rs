@@ -24,7 +24,7 @@ use super::request::{instead, no_cluster};
 use super::running::{self, Running};
 use super::{dependencies, list, view};
 
-use self::report::Report;
+use self::report::{LISTED, Report};
 
 #[derive(Clone, Debug, Args)]
 #[group(id = "disaster", required = true, multiple = true)]
@@ -89,6 +89,7 @@ pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Resu
         nobody_leads: nobody_leads.as_deref(),
         paused: &paused,
         pause_unread: pause_unread.as_deref(),
+        most: options.output.most(LISTED),
     };
     Ok(Reply {
         text: options.output.print(|| &report, &report.json())?,

@@ -9,8 +9,8 @@ use muster_shared::names::namespaced_key;
 use muster_shared::quantity::Quantity;
 use serde::Serialize;
 
-/// Lines of a list that are printed.
-const LISTED: usize = 20;
+/// Lines of a list that a terminal gets.
+pub(super) const LISTED: usize = 20;
 
 /// A table with a head.
 #[derive(Clone, Debug)]
@@ -122,12 +122,12 @@ pub(super) fn first_titles(titles: &[String], all: usize) -> String {
     first_of(&names.collect::<Vec<_>>(), all)
 }
 
-/// Returns the first lines of a list, indented, and the number of the others.
-pub(super) fn indented(lines: &[impl fmt::Display]) -> String {
-    let shown = lines.iter().take(LISTED).map(|it| format!("  {it}\n"));
-    let more = match lines.len().saturating_sub(LISTED) {
+/// Returns so many lines of a list at most, indented, and the number of the others.
+pub(super) fn indented(lines: &[impl fmt::Display], most: usize) -> String {
+    let shown = lines.iter().take(most).map(|it| format!("  {it}\n"));
+    let more = match lines.len().saturating_sub(most) {
         0 => String::new(),
-        more => format!("  and {more} more (-o json lists all)\n"),
+        more => format!("  and {more} more: -o wide has all\n"),
     };
     shown.chain([more]).collect()
 }

@@ -28,7 +28,7 @@ use crate::output::{Format, Reply, STRANDED, plain, warn};
 use crate::request::find_cluster;
 use crate::running::Running;
 use crate::standstill::MovementState;
-use crate::table::count;
+use crate::table::{LISTED, count};
 use crate::{dependencies, list};
 
 /// Word for the rate of the fleet alone.
@@ -110,13 +110,14 @@ pub(super) async fn carry_out(
     }
     let (preview, running) = check(client, names, options.rate.is_some()).await?;
     let is_stranded = preview.is_stranded();
+    let most = options.output.most(LISTED);
     if options.dry_run {
-        let reported = options.output.print(|| preview.table(), &preview)?;
+        let reported = options.output.print(|| preview.table(most), &preview)?;
         return Ok(Reply::with(reported, is_stranded.then_some(STRANDED)));
     }
     // Printed first: a person who reads it may still end the order.
     if options.wait {
-        eprint!("{}", plain(&preview.table()));
+        eprint!("{}", plain(&preview.table(most)));
     }
     let author = options.why.author(client).await;
     let order = order(options.rate.as_ref());
@@ -126,7 +127,9 @@ pub(super) async fn carry_out(
             "{given}It goes on until kubectl muster undrain {0}; kubectl muster drain {0} --wait shows the progress\n",
             names.join(" ")
         );
-        let text = options.output.print(|| preview.table() + &more, &preview)?;
+        let text = options
+            .output
+            .print(|| preview.table(most) + &more, &preview)?;
         return Ok(Reply::with(text, is_stranded.then_some(STRANDED)));
     }
     eprint!("{given}");
@@ -141,10 +144,11 @@ pub(super) async fn carry_out(
         ),
         Ok(End::Removed) => anyhow::bail!(
             "a cluster was removed from the fleet while it was drained, and is not seen any more:\n{}",
-            last.report(names, how)
+            last.report(names, how, most)
         ),
     };
-    let text = options.output.print(|| last.report(names, how), &last)?;
+    let reported = || last.report(names, how, most);
+    let text = options.output.print(reported, &last)?;
     for left in left(client, names).await {
         warn(&left);
     }

@@ -178,7 +178,8 @@ impl Preview {
     }
 
     /// Returns the preview as text.
-    pub fn table(&self) -> String {
+    /// Of each list it has so many lines at most.
+    pub fn table(&self, most: usize) -> String {
         let mut text = String::new();
         let names = self.clusters.join(", ");
         if self.count() == 0 {
@@ -219,9 +220,9 @@ impl Preview {
                 copies => format!(", with {copies} copies,"),
             };
             let _ = writeln!(text, "{names}: {workloads}{copies} {does}");
-            text.push_str(&indented(list));
+            text.push_str(&indented(list, most));
         }
-        text.push_str(&self.partings.warning());
+        text.push_str(&self.partings.warning(most));
         if let Some(warning) = &self.warning {
             let _ = writeln!(text, "Warning: {warning}");
         }

@@ -121,13 +121,13 @@ impl Progress {
         line
     }
 
-    /// Returns the final report about a drain.
-    pub fn report(&self, names: &[String], how: Result<End, Stopped>) -> String {
+    /// Returns the final report about a drain, with so many lines of each list at most.
+    pub fn report(&self, names: &[String], how: Result<End, Stopped>, most: usize) -> String {
         let names = names.join(" ");
         let mut text = format!("{names}: {}\n", self.line(false));
-        text.push_str(&indented(&self.refused));
-        text.push_str(&indented(&self.stuck));
-        text.push_str(&indented(&self.kept));
+        text.push_str(&indented(&self.refused, most));
+        text.push_str(&indented(&self.stuck, most));
+        text.push_str(&indented(&self.kept, most));
         for reason in &self.nothing_moves {
             let _ = writeln!(text, "Nothing moves: {reason}");
         }
@@ -365,12 +365,12 @@ mod tests {
         let names = ["m1".to_owned()];
         assert!(
             progress
-                .report(&names, Ok(End::Done))
+                .report(&names, Ok(End::Done), usize::MAX)
                 .contains("m1: drained as far as possible")
         );
         assert!(
             progress
-                .report(&names, Err(Stopped::TimedOut))
+                .report(&names, Err(Stopped::TimedOut), usize::MAX)
                 .contains("The drain holds")
         );
         fleet.remove(2);
@@ -381,7 +381,7 @@ mod tests {
         );
         assert!(
             progress
-                .report(&names, Ok(End::Done))
+                .report(&names, Ok(End::Done), usize::MAX)
                 .ends_with("m1: drained\n")
         );
     }
@@ -399,7 +399,7 @@ mod tests {
             let progress = count(&[Arc::new(binding)], &drained(), &mut seen);
             assert_eq!((progress.moved, progress.replacing), counted, "{health}");
             assert_eq!(progress.is_done(), is_replaced, "{health}");
-            let reported = progress.report(&["m1".to_owned()], Ok(End::Done));
+            let reported = progress.report(&["m1".to_owned()], Ok(End::Done), usize::MAX);
             let line = format!("\n  ConfigMap shop/a in m1: its old copy {UNTIL_RELEASED}\n");
             assert_eq!(reported.contains(&line), is_replaced, "{reported}");
             assert_eq!(reported.ends_with("m1: drained\n"), !is_replaced);
@@ -432,7 +432,7 @@ mod tests {
             progress.line(false),
             "0 of 2 moved, 0 being replaced, 0 waiting, 1 with nowhere to go, 1 until fewer clusters have failed"
         );
-        let reported = progress.report(&["m1".to_owned()], Ok(End::Done));
+        let reported = progress.report(&["m1".to_owned()], Ok(End::Done), usize::MAX);
         assert!(
             reported.contains("too many clusters have failed"),
             "{reported}"
@@ -451,7 +451,7 @@ mod tests {
             progress.line(false),
             "0 of 2 moved, 0 being replaced, 2 waiting, 0 with nowhere to go; 1 of those that wait could not leave at the last attempt (kubectl muster explain)"
         );
-        let reported = progress.report(&["m1".to_owned()], Err(Stopped::TimedOut));
+        let reported = progress.report(&["m1".to_owned()], Err(Stopped::TimedOut), usize::MAX);
         let refused = "\n  ConfigMap shop/a in m1: has to leave m1 and stays\n";
         assert!(reported.contains(refused), "{reported}");
     }
@@ -465,7 +465,7 @@ mod tests {
             nothing_moves: vec!["all movement is paused by ann".to_owned()],
             ..Progress::default()
         };
-        let reported = resumed.report(&["m1".to_owned()], Err(Stopped::TimedOut));
+        let reported = resumed.report(&["m1".to_owned()], Err(Stopped::TimedOut), usize::MAX);
         for part in [
             "m1: 0 moved of the 31 that were still there, 0 being replaced, 31 waiting",
             "\nNothing moves: all movement is paused by ann\n",

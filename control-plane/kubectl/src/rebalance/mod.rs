@@ -34,6 +34,7 @@ use super::request::{call, find_cluster};
 use super::running::Running;
 use super::standstill::{MovementState, Standstill};
 use super::subject::{self, Subject};
+use super::table::LISTED;
 
 /// Workloads that one object asks for: an object is at most 1.5 MB large.
 const MOST: usize = 1_000;
@@ -83,7 +84,7 @@ pub(super) async fn carry_out(
     let (preview, rate) = check(&client, namespace, &options.which).await?;
     let is_named = !options.which.named.is_empty();
     let refused = (is_named && !preview.refused.is_empty()).then_some(STRANDED);
-    let table = || preview.table(is_named);
+    let table = || preview.table(is_named, options.output.most(LISTED));
     if options.dry_run || preview.moves.is_empty() {
         let reported = options.output.print(table, &preview)?;
         return Ok(Reply::with(reported, refused));

@@ -186,8 +186,8 @@ impl Preview {
     }
 
     /// Returns the preview as text. It has the reasons of the workloads that stay if they were
-    /// asked for by name.
-    pub fn table(&self, is_named: bool) -> String {
+    /// asked for by name, and so many lines of each list at most.
+    pub fn table(&self, is_named: bool, most: usize) -> String {
         let mut text = String::new();
         for (list, one, many, is_reported) in [
             (&self.moves, "moves", "move", true),
@@ -207,9 +207,9 @@ impl Preview {
             if !is_reported {
                 continue;
             }
-            text.push_str(&indented(list));
+            text.push_str(&indented(list, most));
         }
-        text.push_str(&self.partings.warning());
+        text.push_str(&self.partings.warning(most));
         if text.is_empty() {
             text.push_str("There is no workload\n");
         }
@@ -268,7 +268,7 @@ mod tests {
         let check = |cluster| preview(&bindings, cluster, &fleet, &Options::default());
         let reported = check(None);
         assert_eq!(
-            reported.table(true),
+            reported.table(true, usize::MAX),
             "1 workload moves\n  Deployment shop/web: m2 (2) -> m1 (2)\n\
              3 workloads stay\n  Deployment shop/db: m2 (2): a new placement leaves it where it is\n\
              \x20 Deployment shop/new: : it has not been placed yet\n\
@@ -281,7 +281,7 @@ mod tests {
         assert_eq!(after, ["m1"]);
         assert_eq!(check(Some("m1")).moves, reported.moves);
         assert_eq!(check(Some("m2")).moves, []);
-        assert_eq!(Preview::default().table(false), "There is no workload\n");
+        assert_eq!(Preview::default().table(false, 0), "There is no workload\n");
     }
 
     #[test]

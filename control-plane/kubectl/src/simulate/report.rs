@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use crate::forecast::{self, Disaster, Forecast, Left, Move, Room};
 use crate::table::{Table, Workload, amount, count, passed, per_second};
 
-/// Lines of a list before the rest is only counted.
-const SHOWN: usize = 200;
+/// Lines of a list that a terminal gets.
+pub const LISTED: usize = 200;
 /// Column of the priorities of workloads.
 const PRIORITY: &str = "PRIORITY";
 
@@ -32,6 +32,8 @@ pub struct Report<'a> {
     pub paused: &'a [String],
     /// A sentence if it is not known whether movement is paused.
     pub pause_unread: Option<&'a str>,
+    /// Lines of a list before the rest is only counted.
+    pub most: usize,
 }
 
 impl Report<'_> {
@@ -139,9 +141,9 @@ impl fmt::Display for Report<'_> {
             ("Held: has to leave, and nothing leaves", &forecast.held),
             ("Stays: nothing moves it", &forecast.stays),
         ] {
-            list(f, title, left, hidden)?;
+            list(f, title, left, hidden, self.most)?;
         }
-        let warning = forecast.partings.warning();
+        let warning = forecast.partings.warning(self.most);
         if !warning.is_empty() {
             write!(f, "\n{warning}")?;
         }
@@ -190,7 +192,7 @@ impl Report<'_> {
         }
         writeln!(f, "\nMoves: {}", moves.len())?;
         let mut table = Table::new(["WORKLOAD", PRIORITY, "FROM", "TO", "AFTER", "OLD COPY"]);
-        for it in moves.iter().take(SHOWN) {
+        for it in moves.iter().take(self.most) {
             let Move {
                 workload,
                 priority,
@@ -214,8 +216,12 @@ impl Report<'_> {
             ]);
         }
         f.write_str(&table.without(self.hidden()))?;
-        more(f, moves.len())?;
-        for it in moves.iter().filter(|it| !it.data.is_empty()).take(SHOWN) {
+        more(f, moves.len(), self.most)?;
+        for it in moves
+            .iter()
+            .filter(|it| !it.data.is_empty())
+            .take(self.most)
+        {
             writeln!(
                 f,
                 "{} waits for its data, once its old copy is gone:",
@@ -239,7 +245,7 @@ impl Report<'_> {
         }
         writeln!(f, "\nRoom that is left")?;
         let mut table = Table::new(["CLUSTER", "CPU", "MEMORY", "PODS"]);
-        for room in used.iter().take(SHOWN) {
+        for room in used.iter().take(self.most) {
             let free = |resource: &str| {
                 let amounts = room.free.get(resource);
                 amounts.map_or_else(String::new, |(before, after)| {
@@ -252,11 +258,17 @@ impl Report<'_> {
             table.row([room.cluster.clone(), cpu, memory, pods]);
         }
         write!(f, "{table}")?;
-        more(f, used.len())
+        more(f, used.len(), self.most)
     }
 }
 
-fn list(f: &mut fmt::Formatter<'_>, title: &str, left: &[Left], hidden: &[&str]) -> fmt::Result {
+fn list(
+    f: &mut fmt::Formatter<'_>,
+    title: &str,
+    left: &[Left],
+    hidden: &[&str],
+    most: usize,
+) -> fmt::Result {
     if left.is_empty() {
         return Ok(());
     }
@@ -266,7 +278,7 @@ fn list(f: &mut fmt::Formatter<'_>, title: &str, left: &[Left], hidden: &[&str])
         fewer => writeln!(f, "\n{title}: {fewer}, with {} copies", left.len())?,
     }
     let mut table = Table::new(["WORKLOAD", PRIORITY, "CLUSTER", "WHY"]);
-    for it in left.iter().take(SHOWN) {
+    for it in left.iter().take(most) {
         table.row([
             it.workload.to_string(),
             it.priority.to_string(),
@@ -275,13 +287,13 @@ fn list(f: &mut fmt::Formatter<'_>, title: &str, left: &[Left], hidden: &[&str])
         ]);
     }
     f.write_str(&table.without(hidden))?;
-    more(f, left.len())
+    more(f, left.len(), most)
 }
 
-fn more(f: &mut fmt::Formatter<'_>, all: usize) -> fmt::Result {
-    match all.saturating_sub(SHOWN) {
+fn more(f: &mut fmt::Formatter<'_>, all: usize, most: usize) -> fmt::Result {
+    match all.saturating_sub(most) {
         0 => Ok(()),
-        more => writeln!(f, "  and {more} more (-o json has all)"),
+        more => writeln!(f, "  and {more} more: -o wide has all"),
     }
 }
 

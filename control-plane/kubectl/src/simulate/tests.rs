@@ -106,6 +106,7 @@ fn reported(fleet: &Fleet, lost: &[&str], drained: &[&str], flags: &[&str]) -> (
         nobody_leads: None,
         paused: &[],
         pause_unread: None,
+        most: usize::MAX,
     };
     (report.to_string(), report.json())
 }
@@ -397,6 +398,7 @@ fn a_workload_that_is_stranded_in_two_clusters_is_one_with_two_copies() {
             nobody_leads: None,
             paused: &[],
             pause_unread: None,
+            most: usize::MAX,
         };
         let text = report.to_string();
         assert!(text.contains(expected), "{text}");
@@ -452,6 +454,7 @@ fn a_forecast_says_which_pauses_hold_it_up() {
         nobody_leads: Some("nobody leads (the last was cp-0)"),
         paused: &reported,
         pause_unread: unread.as_deref(),
+        most: usize::MAX,
     };
     let text = report.to_string();
     for part in [

@@ -62,7 +62,7 @@ fn a_workload_that_leaves_without_what_it_refers_to_is_warned_of() {
         ..fleet(3, &bindings)
     };
     let preview = drain(&fleet, &["m1"]);
-    let text = preview.table();
+    let text = preview.table(usize::MAX);
     let reported = "  ConfigMap shop/web: ConfigMap settings is not placed in m2\n";
     assert!(text.contains(reported), "{text}");
     let document = json!(preview);
@@ -94,7 +94,7 @@ fn each_workload_is_reported_whether_it_leaves_stays_or_has_nowhere_to_go() {
     assert_eq!(names(&preview.stranded), ["pinned"]);
     assert_eq!(names(&preview.stay), ["tolerant"]);
     assert_eq!(names(&preview.later), ["patient"]);
-    let text = preview.table();
+    let text = preview.table(usize::MAX);
     for line in [
         "m1: 1 workload can leave\n  ConfigMap shop/moves in m1 -> m2\n",
         "m1: 1 workload has nowhere to go, and stays until it has\n  ConfigMap shop/pinned in m1: no other cluster could take it",
@@ -115,7 +115,7 @@ fn at_a_rate_of_0_nothing_is_said_to_leave() {
     let fleet = fleet(4, &[binding("moves", &json!({}))]);
     let preview = preview(&fleet, &["m1".to_owned()], &settings, Timestamp::UNIX_EPOCH);
     assert!(preview.is_stranded());
-    let text = preview.table();
+    let text = preview.table(usize::MAX);
     for part in [
         "m1: 1 workload could leave, and stays while the rate is 0\n",
         "Warning: nothing leaves at a rate of 0 (--resource-eviction-rate)\n",
@@ -133,7 +133,7 @@ fn clusters_that_are_drained_together_are_no_refuge_for_each_other_and_a_third_o
     assert_eq!(drain(&["m1", "m2"]).warning, None);
     let mut most = drain(&["m1", "m2", "m3"]);
     assert!(most.is_stranded());
-    let text = most.table();
+    let text = most.table(usize::MAX);
     for part in [
         "1 workload could leave, and stays until fewer clusters have failed\n",
         "Warning: 3 of 4 clusters would count as failed",
@@ -146,7 +146,7 @@ fn clusters_that_are_drained_together_are_no_refuge_for_each_other_and_a_third_o
         unread: Some("it is not known whether movement is paused: no".to_owned()),
         is_whole: true,
     };
-    let text = most.table();
+    let text = most.table(usize::MAX);
     for part in [
         "1 workload can leave when movement goes on\n",
         "Warning: it is not known whether movement is paused: no\n",
@@ -155,7 +155,11 @@ fn clusters_that_are_drained_together_are_no_refuge_for_each_other_and_a_third_o
         assert!(text.contains(part), "{part:?} is not in\n{text}");
     }
     assert!(drain(&["m1", "m2", "m3", "m4"]).is_stranded());
-    assert!(drain(&["m2"]).table().contains("m2: no workload is there"));
+    assert!(
+        drain(&["m2"])
+            .table(usize::MAX)
+            .contains("m2: no workload is there")
+    );
 }
 
 #[test]
@@ -167,7 +171,7 @@ fn a_workload_with_two_copies_that_leave_is_one_workload_and_each_copy_names_its
     };
     let bindings = [two("web"), two("api"), binding("db", &json!({}))];
     let drain = |bindings: &[Arc<AnyBinding>], members: usize| {
-        drain(&fleet(members, bindings), &["m1", "m2"]).table()
+        drain(&fleet(members, bindings), &["m1", "m2"]).table(usize::MAX)
     };
     let text = drain(&bindings, 8);
     for line in [
