@@ -9,12 +9,13 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use clap::Command;
-use kube::ResourceExt as _;
 use kube::api::{Api, ListParams};
+use kube::core::ObjectList;
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::cluster::Cluster;
+use muster_shared::api::failover_record::Failover;
 use muster_shared::client::Head;
-use muster_shared::k8s::Client;
+use muster_shared::k8s::{Client, Namespace};
 
 use super::line;
 use super::subject::word;
@@ -53,6 +54,10 @@ pub(super) enum Wanted {
     Words(Vec<(String, String)>),
     /// Names of clusters; after the last comma of the word, if the argument takes several.
     Clusters,
+    /// Names of recorded failovers.
+    Failovers,
+    /// Names of namespaces.
+    Namespaces,
     /// Bindings and templates of a namespace.
     Workloads,
 }
@@ -93,7 +98,7 @@ pub(super) async fn answer(root: &Command, words: &[OsString]) -> String {
     let last = words.last().map_or("", String::as_str);
     let fleet = match wanted {
         Wanted::Words(_) => None,
-        Wanted::Clusters | Wanted::Workloads => fleet(&words).await,
+        _ => fleet(&words).await,
     };
     candidates(wanted, last, fleet).await
 }
@@ -129,6 +134,9 @@ pub(super) fn wanted(root: &Command, words: &[String]) -> Wanted {
     if long.is_some_and(|it| CLUSTER_FLAGS.contains(&it)) && command.get_arguments().any(is_own) {
         return Wanted::Clusters;
     }
+    if long == Some("namespace") || previous == Some("-n") {
+        return Wanted::Namespaces;
+    }
     if last.starts_with('-') {
         return Wanted::Words(flags(root, command));
     }
@@ -145,6 +153,7 @@ pub(super) fn wanted(root: &Command, words: &[String]) -> Wanted {
         Some(first) if OF_CLUSTERS.contains(first) => Wanted::Clusters,
         Some(&"get") if command.get_name() == "clusters" => Wanted::Clusters,
         Some(&"get") if command.get_name() == "workloads" => Wanted::Workloads,
+        Some(&"history") => Wanted::Failovers,
         Some(first) if ["explain", "rebalance"].contains(first) => Wanted::Workloads,
         _ => Wanted::Words(Vec::new()),
     }
@@ -192,26 +201,44 @@ pub(super) async fn candidates(
     last: &str,
     fleet: Option<(Client, String)>,
 ) -> String {
+    let all = ListParams::default();
     let words = match (wanted, fleet) {
         (Wanted::Words(words), _) => words,
         (Wanted::Clusters, Some((client, _))) => {
-            let api = Api::all(client);
-            let found = Head::<Cluster>::list(&api, &ListParams::default()).await;
-            let names = found.map(|it| it.items).unwrap_or_default();
-            let before = &last[..last.rfind([',', '=']).map_or(0, |at| at + 1)];
-            let names = names.iter().map(|it| format!("{before}{}", it.name_any()));
-            names.map(|it| (it, String::new())).collect()
+            named(Head::<Cluster>::list(&Api::all(client), &all).await, last)
+        }
+        (Wanted::Failovers, Some((client, _))) => {
+            named(Head::<Failover>::list(&Api::all(client), &all).await, last)
+        }
+        (Wanted::Namespaces, Some((client, _))) => {
+            named(Head::<Namespace>::list(&Api::all(client), &all).await, last)
         }
         (Wanted::Workloads, Some((client, namespace))) => {
             let api: Api<ResourceBinding> = Api::namespaced(client, &namespace);
-            let found = api.list(&ListParams::default()).await;
+            let found = api.list(&all).await;
             let found = found.map(|it| it.items).unwrap_or_default();
             let names = found.iter().map(|it| word(&it.spec.resource));
-            names.map(|it| (it, String::new())).collect()
+            let before = before(last, &[',']);
+            let names = names.map(|it| (format!("{before}{it}"), String::new()));
+            names.collect()
         }
         (_, None) => Vec::new(),
     };
     print(&words, last)
+}
+
+/// Returns the names of objects as words that begin as the last one does.
+fn named<K: Clone, E>(found: Result<ObjectList<Head<K>>, E>, last: &str) -> Vec<(String, String)> {
+    let found = found.map(|it| it.items).unwrap_or_default();
+    let names = found.into_iter().filter_map(|it| it.metadata.name);
+    let before = before(last, &[',', '=', '/']);
+    let words = names.map(|it| (format!("{before}{it}"), String::new()));
+    words.collect()
+}
+
+/// Returns the beginning of a word, up to the name that is to be completed.
+fn before<'a>(last: &'a str, separators: &[char]) -> &'a str {
+    &last[..last.rfind(separators).map_or(0, |at| at + 1)]
 }
 
 fn print(words: &[(String, String)], last: &str) -> String {
@@ -264,8 +291,20 @@ mod tests {
         ] {
             assert_eq!(wants(line), Wanted::Clusters, "{line}");
         }
-        for line in ["explain ", "get wl "] {
+        for line in ["explain ", "get wl ", "rebalance a,"] {
             assert_eq!(wants(line), Wanted::Workloads, "{line}");
+        }
+        for line in ["explain -n ", "get wl --namespace=", "--namespace "] {
+            assert_eq!(wants(line), Wanted::Namespaces, "{line}");
+        }
+        assert_eq!(wants("history "), Wanted::Failovers);
+        for (last, expected) in [
+            ("m", ""),
+            ("m1,m", "m1,"),
+            ("--lost=m", "--lost="),
+            ("cluster/m", "cluster/"),
+        ] {
+            assert_eq!(before(last, &[',', '=', '/']), expected);
         }
         assert_ne!(wants("status --cluster "), Wanted::Clusters);
     }

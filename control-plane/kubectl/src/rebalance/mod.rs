@@ -45,7 +45,7 @@ const TTL: i32 = 3_600;
 #[group(id = "workloads", required = true, multiple = false)]
 struct Which {
     /// Templates as `deployment/web`, or bindings as `rb/web-deployment`.
-    #[arg(value_name = "KIND/NAME")]
+    #[arg(value_name = "KIND/NAME", value_delimiter = ',')]
     named: Vec<String>,
     /// Every workload of which a new placement brings more to this cluster, in all namespaces.
     #[arg(long, value_name = "CLUSTER", value_parser = chosen::name)]
