@@ -75,8 +75,8 @@ struct CommandLine {
 enum Question {
     /// The state of the fleet on one screen.
     ///
-    /// Leader, gate, pace, clusters that are not well, what moves, what waits, and what has nowhere
-    /// to go. Behind a pipe and with -o wide nothing is cut.
+    /// Leader, gate, pace, clusters that are not well, what moves, what waits, and what is
+    /// stranded. Behind a pipe and with -o wide nothing is cut.
     ///
     /// Exit codes: 0 all is well, 1 something needs attention (--ignore orders: other than what
     /// people ordered), 2 too little could be read.

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 /// Exit code of `status` when too little could be read.
 pub(super) const UNREAD: u8 = 2;
-/// Exit code when a workload that was to leave stays because it has nowhere to go.
+/// Exit code when a workload that was to leave is stranded.
 pub(super) const STRANDED: u8 = 3;
 /// Exit code when what was waited for did not come in time.
 pub(super) const TIMED_OUT: u8 = 4;

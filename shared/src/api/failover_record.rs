@@ -265,10 +265,10 @@ pub struct Workloads {
     pub moved: u32,
     /// Workloads of `moved` that have been healthy elsewhere.
     pub healthy: u32,
-    /// Greatest number of workloads that had nowhere to go at one time. A record of an earlier
+    /// Greatest number of workloads that could not leave at one time. A record of an earlier
     /// version counts those in it, too, that `held` counts now.
     pub stranded: u32,
-    /// Workloads that have nowhere to go now.
+    /// Workloads that cannot leave now.
     pub stranded_now: u32,
     /// Greatest number of workloads that were held at one time: too many clusters had failed, or
     /// movement was paused.

@@ -46,7 +46,7 @@ pub(crate) struct Options {
     /// drain that is under way stays.
     #[arg(long, value_name = "RATE", value_parser = rate)]
     rate: Option<String>,
-    /// Say what would leave, stay, and have nowhere to go, and do nothing.
+    /// Say what would leave, stay, and be stranded, and do nothing.
     #[arg(long)]
     dry_run: bool,
     /// Show the progress until nothing is left that can leave.

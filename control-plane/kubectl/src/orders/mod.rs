@@ -56,11 +56,11 @@ pub(super) enum Command {
     /// Each moves when its new copy can be placed. The order is recorded in the Cluster and holds
     /// until `undrain`, across Ctrl-C and restarts of the control plane. It moves workloads even if
     /// the feature gate Failover is off. Old copies stay until the new ones are healthy, unless the
-    /// policy says otherwise; what has nowhere to go stays.
+    /// policy says otherwise; what is stranded (no other cluster can take it) stays.
     ///
-    /// Exit codes: 0 done, 1 error, 2 wrong command line, 3 a workload has nowhere to go, 4 not
+    /// Exit codes: 0 done, 1 error, 2 wrong command line, 3 a workload is stranded, 4 not
     /// done within --timeout, 130 interrupted (the drain goes on). What stays because too many
-    /// clusters have failed, drained ones included, counts as having nowhere to go.
+    /// clusters have failed, drained ones included, counts as stranded.
     #[command(after_help = line::examples(&[
         "drain member1 --dry-run",
         "drain member1 member2 --reason 'an upgrade' --wait",

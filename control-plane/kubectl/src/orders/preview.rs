@@ -26,7 +26,7 @@ pub(super) struct Preview {
     pub later: Vec<Line>,
     /// Copies that stay because they may.
     pub stay: Vec<Line>,
-    /// Copies that have to leave, and stay because their workloads have nowhere to go.
+    /// Copies that have to leave and cannot.
     pub stranded: Vec<Line>,
     /// Copies whose replacements are being started already.
     pub leaving: Vec<Line>,
@@ -204,8 +204,8 @@ impl Preview {
             (&self.stay, "stays", "stay"),
             (
                 &self.stranded,
-                "has nowhere to go, and stays until it has",
-                "have nowhere to go, and stay until they have",
+                "is stranded: it has to leave and cannot",
+                "are stranded: they have to leave and cannot",
             ),
         ] {
             let workloads: BTreeSet<&Workload> = list.iter().map(|it| &it.workload).collect();

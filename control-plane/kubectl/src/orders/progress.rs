@@ -42,7 +42,8 @@ pub(super) enum End {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Progress {
-    /// Workloads that have left and whose old copies are gone, since the command began.
+    /// Workloads that have left and whose old copies are gone, since the command began. The record
+    /// of a failover counts them as soon as they are placed elsewhere.
     pub moved: usize,
     /// Workloads whose new copies are being started.
     pub replacing: usize,
@@ -56,7 +57,7 @@ pub(super) struct Progress {
     pub stopped: usize,
     /// Workloads that stay because they may.
     pub stay: usize,
-    /// Workloads that have nowhere to go, each with the reason.
+    /// Workloads that have to leave and cannot, each with the reason.
     pub stuck: Vec<Line>,
     /// Workloads that have left and are healthy elsewhere, and whose old copies stay until somebody
     /// releases them.
@@ -105,7 +106,7 @@ impl Progress {
         };
         let _ = write!(
             line,
-            "{moved}, {} being replaced, {} waiting, {} with nowhere to go",
+            "{moved}, {} being replaced, {} waiting, {} stranded",
             self.replacing,
             self.waiting,
             self.stuck.len()
@@ -360,7 +361,7 @@ mod tests {
         assert!(progress.is_done());
         assert_eq!(
             progress.line(true),
-            "[################--------] 2 of 3 moved, 0 being replaced, 0 waiting, 1 with nowhere to go"
+            "[################--------] 2 of 3 moved, 0 being replaced, 0 waiting, 1 stranded"
         );
         let names = ["m1".to_owned()];
         assert!(
@@ -377,7 +378,7 @@ mod tests {
         let progress = check(&fleet);
         assert_eq!(
             progress.line(false),
-            "3 of 3 moved, 0 being replaced, 0 waiting, 0 with nowhere to go"
+            "3 of 3 moved, 0 being replaced, 0 waiting, 0 stranded"
         );
         assert!(
             progress
@@ -430,7 +431,7 @@ mod tests {
         assert!(progress.is_done() && progress.is_stranded());
         assert_eq!(
             progress.line(false),
-            "0 of 2 moved, 0 being replaced, 0 waiting, 1 with nowhere to go, 1 until fewer clusters have failed"
+            "0 of 2 moved, 0 being replaced, 0 waiting, 1 stranded, 1 until fewer clusters have failed"
         );
         let reported = progress.report(&["m1".to_owned()], Ok(End::Done), usize::MAX);
         assert!(
@@ -449,7 +450,7 @@ mod tests {
         assert!(!progress.is_done());
         assert_eq!(
             progress.line(false),
-            "0 of 2 moved, 0 being replaced, 2 waiting, 0 with nowhere to go; 1 of those that wait could not leave at the last attempt (kubectl muster explain)"
+            "0 of 2 moved, 0 being replaced, 2 waiting, 0 stranded; 1 of those that wait could not leave at the last attempt (kubectl muster explain)"
         );
         let reported = progress.report(&["m1".to_owned()], Err(Stopped::TimedOut), usize::MAX);
         let refused = "\n  ConfigMap shop/a in m1: has to leave m1 and stays\n";

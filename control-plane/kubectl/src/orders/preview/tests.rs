@@ -97,7 +97,7 @@ fn each_workload_is_reported_whether_it_leaves_stays_or_has_nowhere_to_go() {
     let text = preview.table(usize::MAX);
     for line in [
         "m1: 1 workload can leave\n  ConfigMap shop/moves in m1 -> m2\n",
-        "m1: 1 workload has nowhere to go, and stays until it has\n  ConfigMap shop/pinned in m1: no other cluster could take it",
+        "m1: 1 workload is stranded: it has to leave and cannot\n  ConfigMap shop/pinned in m1: no other cluster could take it",
         "  ConfigMap shop/patient in m1: it tolerates the taint until 1970-01-01T00:05:00Z\n",
         "  ConfigMap shop/tolerant in m1: every taint of the cluster is tolerated\n",
     ] {
