@@ -23,8 +23,8 @@ use super::order::{change, half};
 use super::server_time;
 use crate::author::Why;
 use crate::chosen::Clusters;
-use crate::list;
 use crate::request::{FIELD_MANAGER, call, delete, find_cluster};
+use crate::{list, view};
 
 /// Clusters that one line names at most.
 const MOST_NAMED: usize = 10;
@@ -113,6 +113,11 @@ pub(super) async fn carry_out(client: &Client, options: &Options) -> anyhow::Res
         };
         let _ = writeln!(reported, "From now on {pause}");
     }
+    let _ = writeln!(
+        reported,
+        "kubectl muster resume {} ends it",
+        names.join(" ")
+    );
     Ok(reported)
 }
 
@@ -228,6 +233,13 @@ pub(super) async fn resume(client: &Client, options: &Resuming) -> anyhow::Resul
             writeln!(reported, "Movement out of {name} was not paused on its own")
         };
     }
+    let fleet = view::pause(client).await.ok().flatten();
+    if let Some(pause) = Pause::all(fleet.as_ref(), [], now).next() {
+        let _ = writeln!(
+            reported,
+            "Nothing moves so far: {pause}; kubectl muster resume ends that"
+        );
+    }
     Ok(reported)
 }
 
@@ -310,6 +322,35 @@ mod tests {
         };
         let reported = resume(&client, &options).await.unwrap();
         assert!(reported.contains("out of m1 stays paused"), "{reported}");
+    }
+
+    #[tokio::test]
+    async fn a_cluster_that_is_resumed_is_told_of_while_the_whole_fleet_is_paused() {
+        let client = fixtures::api(|request| match *request.method() {
+            Method::POST => (200, json!({"status": {"userInfo": {"username": "bob"}}})),
+            _ if request.uri().path().contains("configmaps") => (
+                200,
+                json!({"metadata": {"name": NAME}, "data": {"by": "ann"}}),
+            ),
+            _ => {
+                let metadata = json!({"name": "m1", "annotations": {PAUSED: "disks"}});
+                (
+                    200,
+                    json!({"metadata": metadata, "spec": {"syncMode": "Pull"}}),
+                )
+            }
+        });
+        let options = Resuming {
+            members: Members {
+                named: vec!["m1".to_owned()],
+                ..Members::default()
+            },
+            why: Why::default(),
+        };
+        assert_eq!(
+            resume(&client, &options).await.unwrap(),
+            "Movement out of m1 goes on\nNothing moves so far: all movement is paused by ann until somebody resumes it; kubectl muster resume ends that\n"
+        );
     }
 
     #[tokio::test]
