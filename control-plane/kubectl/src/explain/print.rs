@@ -122,13 +122,19 @@ impl Answer {
                 "It has to leave a cluster; EvictionPending above says what for and when. Where it could go:"
             }
             None if is_down => {
-                "So far nothing moves it off the clusters that are not available; kubectl muster status says what comes next there. If it were scheduled now (kubectl muster rebalance):"
+                return format!(
+                    "So far nothing moves it off the clusters that are not available; kubectl muster status says what comes next there. If it were scheduled now ({}):",
+                    self.rebalance()
+                );
             }
             Some(_) if self.settled && is_down => {
                 "So far nothing moves it off the clusters that are not available; kubectl muster status says what comes next there. A new schedule would change nothing."
             }
             None => {
-                "It stays where it is. If somebody asked for it (kubectl muster rebalance), it would be placed so:"
+                return format!(
+                    "It stays where it is. If somebody asked for it ({}), it would be placed so:",
+                    self.rebalance()
+                );
             }
             Some(_) if self.settled => {
                 "It is where it should be: a new schedule would change nothing."
@@ -136,6 +142,17 @@ impl Answer {
             Some(need) => return format!("To be scheduled: {need}"),
         };
         words.to_owned()
+    }
+
+    /// Returns the command that has the workload placed anew.
+    fn rebalance(&self) -> String {
+        let (kind, name) = self.workload.split_once(' ').unwrap_or_default();
+        let place = self.namespace.iter().map(|it| format!(" -n {it}"));
+        let place: String = place.collect();
+        format!(
+            "kubectl muster rebalance {}/{name}{place}",
+            kind.to_lowercase()
+        )
     }
 }
 

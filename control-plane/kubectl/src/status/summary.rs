@@ -12,7 +12,7 @@ use muster_shared::check::few;
 use muster_shared::names::condition::DATA_NOT_READY;
 use serde::Serialize;
 
-pub(super) use self::advice::Advice;
+pub(super) use self::advice::{Advice, explain};
 pub(super) use self::clusters::verbs;
 pub(super) use self::service::Lost;
 use super::decide::{Ordered, Report, UNJUDGED, Waiting, cluster_of};

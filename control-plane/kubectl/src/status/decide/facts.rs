@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::{Report, STOPPED, UNJUDGED};
 use crate::running::Source;
-use crate::status::summary::{count, either, time};
+use crate::status::summary::{count, either, explain, time};
 use crate::table::{first_titles, per_second};
 
 /// Clusters, or workloads, that a fact names at most.
@@ -210,13 +210,20 @@ fn counts_of_workloads(report: &Report) -> String {
     text
 }
 
+/// Returns the command that says why something is so, of the first of these workloads.
+fn why(names: &[String]) -> String {
+    let first = names.first().map_or("", String::as_str);
+    let whose = either(names.len(), "why", "why, of the first");
+    format!("{whose}: {}", explain(first))
+}
+
 /// Returns a sentence about host names that do not lead to healthy copies; `None` without any.
 fn hostnames(report: &Report) -> Option<String> {
     let number = report.hostnames.count;
     let names = first_titles(&report.hostnames.names, number);
     let leads = either(number, "does not lead", "do not lead");
-    let whose =
-        format!("{number} ({names}) {leads} to healthy copies; why: kubectl muster explain");
+    let why = why(&report.hostnames.names);
+    let whose = format!("{number} ({names}) {leads} to healthy copies; {why}");
     (number > 0).then_some(whose)
 }
 
@@ -226,9 +233,10 @@ fn unpublished(report: &Report) -> Option<String> {
     let number = report.unpublished.len();
     let first = report.unpublished.iter().take(MOST);
     let names: Vec<String> = first.map(|it| it.workload.clone()).collect();
+    let why = why(&names);
     let names = first_titles(&names, number);
     let verb = either(number, "is", "are");
-    let whose = format!("{number} ({names}) {verb} not published; why: kubectl muster explain");
+    let whose = format!("{number} ({names}) {verb} not published; {why}");
     (number > 0).then_some(whose)
 }
 
@@ -243,7 +251,8 @@ fn held_moves(report: &Report) -> Option<String> {
         "are to be placed anew, and stay where they are",
     );
     let who = count(number, "workload");
-    let whose = format!("{who} ({names}) {stays} for now; why: kubectl muster explain");
+    let why = why(&report.held_moves.names);
+    let whose = format!("{who} ({names}) {stays} for now; {why}");
     (number > 0).then_some(whose)
 }
 
@@ -258,7 +267,7 @@ fn suspended(report: &Report) -> Option<String> {
     );
     let who = count(number, "workload");
     let orders = match &report.suspensions[..] {
-        [] => "; by whose order, and why: kubectl muster explain".to_owned(),
+        [] => format!("; by whose order, and {}", why(&report.suspended.names)),
         orders => format!(": {}", orders.join("; ")),
     };
     (number > 0).then(|| format!("{who} ({names}), {whose}{orders}"))

@@ -336,7 +336,7 @@ fn at_leisure(report: &Report, severity: Severity) -> Advice {
 }
 
 /// Returns the command that explains a workload, which is named as `Deployment default/web`.
-fn explain(workload: &str) -> String {
+pub(in super::super) fn explain(workload: &str) -> String {
     format!("kubectl muster explain {}", argument(workload))
 }
 

@@ -114,7 +114,7 @@ fn a_taint_that_a_person_ordered_is_reported_with_who_put_it_on_and_why() {
 #[test]
 fn workloads_that_a_policy_suspends_where_they_are_are_reported() {
     let on = |cluster: &str| json!({ "dispatchingOnClusters": { "clusterNames": [cluster] } });
-    let reported = "Suspended:  1 workload (Deployment default/web), whose policy suspends its copies; by whose order, and why: kubectl muster explain\n";
+    let reported = "Suspended:  1 workload (Deployment default/web), whose policy suspends its copies; by whose order, and why: kubectl muster explain deployment/web -n default\n";
     for (suspension, is_reported) in [
         (json!(null), false),
         (json!({ "dispatching": true }), true),
@@ -142,7 +142,7 @@ fn host_names_that_lead_to_no_healthy_copy_are_reported() {
         let report = decide(&snapshot(well(), vec![web]));
         let text = print::table(&report, NOW.parse().unwrap());
         let line = reported.map(|it| {
-            format!("Host names: 1 (Deployment default/web) {it}; why: kubectl muster explain\n")
+            format!("Host names: 1 (Deployment default/web) {it}; why: kubectl muster explain deployment/web -n default\n")
         });
         assert_eq!(text.contains("Host names: "), line.is_some(), "{text}");
         let is_listed = text.contains("\nWITHOUT HOST NAME ");
@@ -283,7 +283,7 @@ fn drains_of_too_many_clusters_are_reported_to_hold_each_other_up() {
 fn what_is_to_be_placed_anew_and_waits_is_reported() {
     let pause = ("Scheduled", "True", "Paused");
     let leaves = ("EvictionPending", "True", "Paused");
-    let reported = "To move:    1 workload (Deployment default/web) is to be placed anew, and stays where it is for now; why: kubectl muster explain\n";
+    let reported = "To move:    1 workload (Deployment default/web) is to be placed anew, and stays where it is for now; why: kubectl muster explain deployment/web -n default\n";
     let next = "1 workload is placed anew when nothing holds that back; when is not known";
     for (conditions, expected) in [
         (vec![pause], true),
