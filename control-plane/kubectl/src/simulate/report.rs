@@ -62,6 +62,8 @@ impl Report<'_> {
             "nobodyLeads": self.nobody_leads,
             "paused": self.paused,
             "pauseUnread": self.pause_unread,
+            "premises": self.premises(),
+            "facts": self.facts(),
             "taints": coming.iter().map(|(cluster, coming)| {
                 let coming = coming.iter().map(|it| json!({
                     "taint": taints::describe(&it.taint),
@@ -100,42 +102,15 @@ impl fmt::Display for Report<'_> {
                 writeln!(f, "If {}: {}", what, names.join(", "))?;
             }
         }
-        if self.is_off {
-            let rest = match self.halted {
-                Some(_) => "",
-                None => ", and only drains move anything",
-            };
-            writeln!(
-                f,
-                "Failover is OFF in the running control plane{rest}. With it on:"
-            )?;
+        for it in self.premises() {
+            writeln!(f, "{it}")?;
         }
-        if let Some(why) = self.halted {
-            writeln!(f, "For now {why}. With it:")?;
-        }
-        if let Some(nobody) = self.nobody_leads {
-            writeln!(f, "For now {nobody}. With a leader:")?;
-        }
-        if let Some(unread) = self.pause_unread {
-            writeln!(f, "Without a pause ({unread}):")?;
-        }
-        for pause in self.paused {
-            writeln!(f, "For now {pause}. Without that pause:")?;
-        }
-        let forecast = self.forecast;
-        for (cluster, coming) in &forecast.coming {
-            for it in coming {
-                writeln!(
-                    f,
-                    "  after {}: {cluster} gets taint {}",
-                    time(it.after),
-                    taints::describe(&it.taint)
-                )?;
-            }
+        for it in self.coming() {
+            writeln!(f, "  {it}")?;
         }
         writeln!(f, "{}", self.pace())?;
         self.moves(f)?;
-        let hidden = self.hidden();
+        let (forecast, hidden) = (self.forecast, self.hidden());
         for (title, left) in [
             ("Stranded: has to leave and cannot", &forecast.stranded),
             ("Held: has to leave, and nothing leaves", &forecast.held),
@@ -152,6 +127,47 @@ impl fmt::Display for Report<'_> {
 }
 
 impl Report<'_> {
+    /// Returns what the forecast takes for granted and is not so now.
+    fn premises(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        if self.is_off {
+            let rest = match self.halted {
+                Some(_) => "",
+                None => ", and only drains move anything",
+            };
+            all.push(format!(
+                "Failover is OFF in the running control plane{rest}. With it on:"
+            ));
+        }
+        all.extend(self.halted.map(|it| format!("For now {it}. With it:")));
+        let nobody = self.nobody_leads;
+        all.extend(nobody.map(|it| format!("For now {it}. With a leader:")));
+        let unread = self.pause_unread;
+        all.extend(unread.map(|it| format!("Without a pause ({it}):")));
+        let paused = self.paused.iter();
+        all.extend(paused.map(|it| format!("For now {it}. Without that pause:")));
+        all
+    }
+
+    /// Returns when which taints come.
+    fn coming(&self) -> Vec<String> {
+        let all = self.forecast.coming.iter();
+        let each = all.flat_map(|(cluster, all)| all.iter().map(move |it| (cluster, it)));
+        let each = each.map(|(cluster, it)| {
+            let taint = taints::describe(&it.taint);
+            format!("after {}: {cluster} gets taint {taint}", time(it.after))
+        });
+        each.collect()
+    }
+
+    /// Returns what a page says below the numbers: the pace, warnings, and the taints.
+    fn facts(&self) -> Vec<String> {
+        let warning = self.forecast.partings.warning(self.most);
+        let warning = warning.lines().map(|it| it.trim().to_owned());
+        let facts = [self.pace()].into_iter().chain(warning);
+        facts.chain(self.coming()).collect()
+    }
+
     /// Returns the columns that say nothing: that of priorities where no workload has one.
     fn hidden(&self) -> &'static [&'static str] {
         let forecast = self.forecast;

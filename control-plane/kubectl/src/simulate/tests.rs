@@ -470,6 +470,12 @@ fn a_forecast_says_which_pauses_hold_it_up() {
     let document = report.json();
     assert_eq!(document["paused"].as_array().unwrap().len(), 1);
     assert_eq!(document["nobodyLeads"], "nobody leads (the last was cp-0)");
+    // The page says the same as the text.
+    for it in [&document["premises"], &document["facts"]] {
+        for it in it.as_array().unwrap() {
+            assert!(text.contains(it.as_str().unwrap()), "{it} is not in {text}");
+        }
+    }
 }
 
 #[test]

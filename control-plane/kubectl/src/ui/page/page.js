@@ -168,18 +168,12 @@ async function askForecast() {
     lastForecast = { said, title: `${title} (forecast of ${moment(new Date(now()).toISOString())})` };
     byId("room-clear").hidden = false;
     draw();
-    const count = (state) => said[state].length;
+    // A workload that leaves two clusters is in a list twice.
+    const count = (state) => new Set(said[state].map((it) => titleOf(it.workload))).size;
     fillList("forecast-facts", [
-      ...(said.failoverIsOff ? ["! Failover is OFF in the running control plane; this is with it on"] : []),
-      ...(said.halted ? [`! For now ${said.halted}; this is with it`] : []),
-      ...(said.nobodyLeads ? [`! For now ${said.nobodyLeads}; this is with a leader`] : []),
-      ...said.paused.map((it) => `! For now ${it}; this is without the pause`),
-      ...(said.pauseUnread ? [`? This is without a pause: ${said.pauseUnread}`] : []),
-      `→ ${count("moves")} move, ✖ ${count("stranded")} are stranded, ! ${count("held")} are held, = ${count("stays")} stay`,
-      ...(said.partedUnknown ? [`? Not known whether workloads would be separated from what they refer to: ${said.partedUnknown}`] : []),
-      ...said.parted.slice(0, SHOWN).map((it) => `! ${titleOf(it)} would be separated from what it refers to (${it.missing.every((lacks) => lacks.clusterScoped) ? "it lies in no namespace, and is placed by itself" : "its policy does not set propagateDeps"}): ${it.missing.map((lacks) => `${lacks.kind} ${lacks.name} not in ${lacks.clusters.join(", ")}`).join("; ")}`),
-      `Pace: ${said.pace.evictionsPerSecond} a second, ${said.pace.failed} of ${said.pace.clusters} clusters failed`,
-      ...Object.entries(said.taints).slice(0, SHOWN).flatMap(([cluster, coming]) => coming.map((it) => `after ${span(it.afterSeconds)}: ${cluster} gets taint ${it.taint}`)),
+      ...said.premises.map((it) => `! ${it}`),
+      `Workloads: → ${count("moves")} move, ✖ ${count("stranded")} are stranded, ! ${count("held")} are held, = ${count("stays")} stay`,
+      ...said.facts.slice(0, SHOWN),
     ]);
     forecast.set(Object.keys(OUTCOMES).flatMap((state) => said[state].map((it) => ({ state, name: titleOf(it.workload), ...it }))));
   } catch (error) {
