@@ -55,12 +55,12 @@ use self::not_well::{not_well, ordered};
 use self::returns::{Left, left};
 use self::service::service;
 pub(super) use self::service::{Group, Service};
-use super::summary::{Summary, clock, verbs};
+use super::summary::{Summary, clock, parts, verbs};
 use crate::cluster_row::ClusterRow;
 use crate::evicting::evicting;
 use crate::held_back::held_back;
 use crate::leader::{Leader, SILENT};
-use crate::old_copies::{self, InCluster, OldCopies, old_copies};
+use crate::old_copies::{self, InCluster, OldCopies, UNTIL_RELEASED, old_copies};
 use crate::pace::Pace;
 use crate::running::{Running, Source};
 use crate::table::Workload;
@@ -308,7 +308,7 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
     }
     for cluster in &mut report.not_well {
         if let Some((_, fates)) = fates.remove(&cluster.name) {
-            cluster.workloads = fates;
+            (cluster.became, cluster.workloads) = (parts(&fates).join(", "), fates);
         }
     }
     count_copies(&mut report.ordered, bindings, old.as_ref());
@@ -471,14 +471,18 @@ fn take(report: &mut Report, binding: &AnyBinding, silent: &BTreeSet<String>) {
         }
     }
     for task in &spec.graceful_eviction_tasks {
-        let list = if task.is_kept() {
-            &mut report.kept
+        let from = &task.from_cluster;
+        let (list, why) = if task.is_kept() {
+            let stays = format!("its old copy in {from} {UNTIL_RELEASED}");
+            (&mut report.kept, stays)
         } else {
-            &mut report.moving
+            let leaves = format!("leaves {from} when the new copy is healthy");
+            (&mut report.moving, leaves)
         };
         list.push(Moving {
             workload: workload.clone(),
-            from: task.from_cluster.clone(),
+            from: from.clone(),
+            why,
             to: spec.clusters.iter().map(|it| it.name.clone()).collect(),
             since: task.creation_timestamp.as_ref().map(|time| time.0),
         });

@@ -13,7 +13,7 @@ use muster_shared::names::condition::DATA_NOT_READY;
 use serde::Serialize;
 
 pub(super) use self::advice::{Advice, explain};
-pub(super) use self::clusters::verbs;
+pub(super) use self::clusters::{parts, verbs};
 pub(super) use self::service::Lost;
 use super::decide::{Ordered, Report, UNJUDGED, Waiting, cluster_of};
 pub(super) use crate::table::count;

@@ -14,6 +14,8 @@ pub(in super::super) struct Moving {
     pub from: String,
     /// The clusters that it is placed on, those included that it had before.
     pub to: Vec<String>,
+    /// Sentence about until when the old copy stays.
+    pub why: String,
     pub since: Option<Timestamp>,
 }
 

@@ -48,6 +48,8 @@ pub(in super::super) struct NotWell {
     pub next: Next,
     /// Fates of the workloads that were there.
     pub workloads: Fates,
+    /// The same in words; empty without any.
+    pub became: String,
 }
 
 impl Deref for NotWell {
@@ -198,6 +200,7 @@ pub(super) fn not_well(
         region: cluster.spec.region.clone(),
         next: Next::default(),
         workloads: Fates::default(),
+        became: String::new(),
     })
 }
 

@@ -222,7 +222,7 @@ fn sum(found: &[&NotWell]) -> Fates {
 }
 
 /// Returns what has become of the workloads of clusters, the first part with their number.
-fn parts(fates: &Fates) -> Vec<String> {
+pub(in super::super) fn parts(fates: &Fates) -> Vec<String> {
     let all = fates.all();
     let mut parts = Vec::new();
     let thing = if all == 1 { "workload" } else { "workloads" };

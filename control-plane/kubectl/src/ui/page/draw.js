@@ -1,6 +1,6 @@
 // The drawing: what the model says, as SVG by hand. Forms and signs say what colours say.
 
-import { STATES, WORDS, address, ago, along, arrows, counted, flows, groups, layout, moment, plural, room, span, stateOf, strips } from "./model.js";
+import { STATES, WORDS, address, ago, along, arrows, counted, flows, groups, layout, moment, oldCopies, plural, room, span, stateOf, strips } from "./model.js";
 import { byId, patch, say } from "./rows.js";
 
 const open = new Set(); // groups that are open
@@ -72,7 +72,7 @@ function drawTile({ cluster, x, y, w, h }, named, now) {
   const many = plural(cluster.workloads ?? "?", "workload");
   const frame = ["rect", { x: x + 1, y: y + 1, width: w - 2, height: h - 2, rx: 3, class: `tile ${kind} is-${cluster.state}` }];
   // A tile with text is called what it says; one with a sign alone needs a name.
-  const label = `${cluster.name}: ${words}, ${heard}, ${many}${cluster.oldCopies && cluster.state !== "ready" ? `, ${cluster.oldCopies} old copies may still run there` : ""}`;
+  const label = `${cluster.name}: ${words}, ${heard}, ${many}${cluster.oldCopies && cluster.state !== "ready" ? `, ${oldCopies(cluster.oldCopies)} may still run there` : ""}`;
   const inner = named
     ? [frame,
         ["text", { x: x + 8, y: y + 18, class: `name text-${kind}` }, `${cut(`${sign} ${cluster.name}`, w - 12, 8)} `],

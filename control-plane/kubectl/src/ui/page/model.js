@@ -24,6 +24,7 @@ export const upcoming = ({ words, seconds }, now) => (seconds === undefined ? wo
 // What a text says apart from times, which go on.
 export const timeless = (text) => text.replace(/\d+ (s|min|h|days)\b ?|[\d-]*[T ]?\d\d:\d\d:\d\d(\.\d+)?Z?/g, "");
 export const plural = (count, thing) => `${count} ${thing}${count === 1 ? "" : "s"}`;
+export const oldCopies = (count) => (count === 1 ? "1 old copy" : `${count} old copies`);
 
 // The whole fleet.
 
@@ -409,7 +410,7 @@ export function strip(it, status, now) {
       lane("moved", first === undefined ? `0 of ${count.affected ?? "–"} moved` : `${count.moved} of ${count.affected} moved${before}`, "good", [[first, waits ? undefined : at(times.lastMove) ?? first]]),
       ...(first === undefined ? [] : [
         lane("healthy", `${count.healthy} of ${count.moved} healthy${median === undefined ? "" : `, half in ${span(median)}`}`, "good", [[first, healthy ?? (count.healthy < count.moved ? undefined : end)]]),
-        lane("old copies", cleaned !== undefined ? `old copies gone after ${span(cleaned)}` : old === undefined ? stay : `${old === 1 ? "1 old copy" : `${old} old copies`} not confirmed gone`, "quiet", [[first, cleaned]]),
+        lane("old copies", cleaned !== undefined ? `old copies gone after ${span(cleaned)}` : old === undefined ? stay : `${oldCopies(old)} not confirmed gone`, "quiet", [[first, cleaned]]),
       ]),
     ],
     ticks: [10, 60, 600, 3600, 86400].filter((it) => it < end * 0.8).map((it) => ({ at: it, words: it < 60 ? `${it} s` : it < 3600 ? `${it / 60} min` : it < 86400 ? `${it / 3600} h` : "1 day" })),

@@ -68,8 +68,8 @@ const LISTS = {
 // What the API refused is not said by the reason alone.
 const FAILED = "EvictWorkloadFromClusterFailed";
 const WHY = {
-  moving: (it) => `leaves ${it.from} when the new copy is healthy; now on ${it.to.join(", ") || "no cluster yet"}`,
-  kept: (it) => `its old copy in ${it.from} stays until suppressDeletion of its eviction task is set to false; now on ${it.to.join(", ") || "no cluster yet"}`,
+  moving: (it) => `${it.why}; now on ${it.to.join(", ") || "no cluster yet"}`,
+  kept: (it) => WHY.moving(it),
   waiting: (it) => it.reason === FAILED ? reported(it) : `${it.why}${it.clusters ? `, in ${it.clusters.join(" and ")}` : ""}`,
 };
 const reported = (it) => `${it.why || it.reason}: ${it.message}`;
@@ -79,7 +79,7 @@ const queue = new Rows("queue", (it) => `${it.state} ${it.workload} ${it.from ||
   { title: "Why", long: true, text: (it) => (WHY[it.state] || reported)(it) },
   { title: "Since", text: (it) => (it.since ? ago(it.since, now()) : "–") },
   { title: "Next", text: (it) => (it.next ? upcoming(it.next, now()) : "–") },
-], "nothing moves or waits", 10, "kubectl muster status -o wide");
+], "", 10, "kubectl muster status -o wide");
 
 const UNKNOWN = "? not known";
 // An option that words or a command name does not break.

@@ -1,6 +1,6 @@
 // The story of a cluster, a workload or a failover: what the address of the page names.
 
-import { STATES, address, ago, moment, route, span, stateOf, strip, titleOf, upcoming, workloadAddress } from "./model.js";
+import { STATES, address, ago, moment, oldCopies, route, span, stateOf, strip, titleOf, upcoming, workloadAddress } from "./model.js";
 import { stripOf, toggle } from "./draw.js";
 import { byId, patch, say } from "./rows.js";
 
@@ -89,9 +89,7 @@ function ofCluster(name) {
   if (!it) return [["p", { class: "error" }, `There is no cluster ${name} in the fleet.`]];
   const state = stateOf(it, orders.get(name));
   const found = status?.notWell.find((it) => it.name === name);
-  const fates = found?.workloads;
   const next = (found || orders.get(name))?.next;
-  const reasons = (all) => Object.entries(all || {}).map(([reason, count]) => `${count} ${reason}`);
   const own = failovers.filter((it) => it.spec.cluster === name).slice(0, 5);
   return [
     ["p", { class: `state ${STATES[state].kind}` }, health(it)],
@@ -99,8 +97,8 @@ function ofCluster(name) {
       `Last heard ${ago(it.lastHeard, now)}${it.since ? `; in this state since ${moment(it.since)}` : ""}${it.reason ? ` (${it.concern || it.reason})` : ""}`,
       it.nodes === null ? "Nodes: not known" : `Nodes: ${it.readyNodes} of ${it.nodes} ready${it.ready === "True" ? "" : ", as last reported"}`,
       it.workloads === null ? "Workloads: not known" : `Workloads placed there: ${it.workloads}`,
-      it.oldCopies === null ? "Old copies: not known" : it.oldCopies ? `! ${it.oldCopies} old copies are not confirmed gone, and may still run there` : "",
-      fates && `Of its workloads ${fates.elsewhere} run elsewhere, ${fates.starting} start elsewhere, ${fates.staying} stay${[...reasons(fates.waiting), ...reasons(fates.stranded)].map((it) => `, ${it}`).join("")}`,
+      it.oldCopies === null ? "Old copies: not known" : it.oldCopies ? `! ${oldCopies(it.oldCopies)} not confirmed gone, and may still run there` : "",
+      found?.became && `What has become of its workloads: ${found.became}`,
       next && `Next: ${upcoming(next, now)}`,
       it.taints.length ? `Taints: ${it.taints.join(", ")}` : "",
       found?.why && `Why: ${found.why}`,
