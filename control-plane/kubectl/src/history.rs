@@ -296,7 +296,9 @@ fn story(reported: &Shown<'_>) -> String {
         let _ = write!(text, "\n{table}");
         let listed = u32::try_from(status.moves.len()).unwrap_or(u32::MAX);
         if counts.moved > listed {
-            let _ = writeln!(text, "and {} more", counts.moved - listed);
+            let more = counts.moved - listed;
+            let why = "which the record does not name (--failover-history-entries)";
+            let _ = writeln!(text, "and {more} more, {why}");
         }
     }
     text

@@ -117,7 +117,7 @@ impl Progress {
         if !self.refused.is_empty() {
             let refused = self.refused.len();
             let words = "of those that wait could not leave at the last attempt";
-            let _ = write!(line, "; {refused} {words} (kubectl muster explain)");
+            let _ = write!(line, "; {refused} {words} (kubectl muster status says why)");
         }
         line
     }
@@ -450,7 +450,7 @@ mod tests {
         assert!(!progress.is_done());
         assert_eq!(
             progress.line(false),
-            "0 of 2 moved, 0 being replaced, 2 waiting, 0 stranded; 1 of those that wait could not leave at the last attempt (kubectl muster explain)"
+            "0 of 2 moved, 0 being replaced, 2 waiting, 0 stranded; 1 of those that wait could not leave at the last attempt (kubectl muster status says why)"
         );
         let reported = progress.report(&["m1".to_owned()], Err(Stopped::TimedOut), usize::MAX);
         let refused = "\n  ConfigMap shop/a in m1: has to leave m1 and stays\n";

@@ -170,7 +170,10 @@ impl fmt::Display for Line {
             ..
         } = &self.workload;
         let workload = title(kind, namespace.as_deref(), name);
-        write!(f, "{workload}: {}", listed(&self.from))?;
+        f.write_str(&workload)?;
+        if !self.from.is_empty() {
+            write!(f, ": {}", listed(&self.from))?;
+        }
         match &self.why {
             Some(why) => write!(f, ": {why}"),
             None => write!(f, " -> {}", listed(&self.to)),
@@ -271,7 +274,7 @@ mod tests {
             reported.table(true, usize::MAX),
             "1 workload moves\n  Deployment shop/web: m2 (2) -> m1 (2)\n\
              3 workloads stay\n  Deployment shop/db: m2 (2): a new placement leaves it where it is\n\
-             \x20 Deployment shop/new: : it has not been placed yet\n\
+             \x20 Deployment shop/new: it has not been placed yet\n\
              \x20 Deployment shop/config: m2 (2): it goes where the workloads that refer to it go\n\
              1 workload cannot be placed anew, and stays\n\
              \x20 Deployment shop/lost: m2 (2): 0/2 clusters are available: 2 cluster(s) did not match \
