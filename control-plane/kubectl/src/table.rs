@@ -61,6 +61,16 @@ pub(super) fn title(kind: &str, namespace: Option<&str>, name: &str) -> String {
     format!("{kind} {}", namespaced_key(namespace, name))
 }
 
+/// Returns how commands name a workload that is named as `Deployment default/web`.
+pub(super) fn argument(workload: &str) -> String {
+    let (kind, name) = workload.split_once(' ').unwrap_or(("", workload));
+    let kind = kind.to_lowercase();
+    match name.split_once('/') {
+        Some((namespace, name)) => format!("{kind}/{name} -n {namespace}"),
+        None => format!("{kind}/{name}"),
+    }
+}
+
 /// Returns a number of things, such as `1 workload`, `2 workloads` or `2 copies`.
 pub(super) fn count<N: fmt::Display + From<u8> + PartialEq + Copy>(
     number: N,

@@ -8,6 +8,8 @@ use muster_control_plane::scheduler::core::{ClusterInfo, Snapshot};
 use muster_control_plane::settings::{FAILOVER, Settings};
 use muster_shared::api::any_binding::AnyBinding;
 
+use crate::table::{Workload, argument};
+
 /// Returns a sentence for each cluster that the workload left because of a taint: whether and when
 /// it returns there.
 pub(super) fn sentences(
@@ -23,8 +25,9 @@ pub(super) fn sentences(
         let cluster = snapshot.get(&name).map(ClusterInfo::cluster);
         let Some(rule) = &rule else {
             return (cluster.is_some() && !spec.has_copy(&name)).then(|| {
+                let workload = argument(&Workload::of(spec).to_string());
                 format!(
-                    "it left {name} at {left}, and returns if asked to: kubectl muster rebalance"
+                    "it left {name} at {left}, and returns if asked to: kubectl muster rebalance {workload}"
                 )
             });
         };

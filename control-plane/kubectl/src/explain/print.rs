@@ -7,7 +7,7 @@ use muster_shared::conditions;
 use muster_shared::k8s::Condition;
 
 use super::{Answer, Leaving, Unavailable};
-use crate::table::count;
+use crate::table::{argument, count, title};
 
 impl fmt::Display for Leaving {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -147,12 +147,8 @@ impl Answer {
     /// Returns the command that has the workload placed anew.
     fn rebalance(&self) -> String {
         let (kind, name) = self.workload.split_once(' ').unwrap_or_default();
-        let place = self.namespace.iter().map(|it| format!(" -n {it}"));
-        let place: String = place.collect();
-        format!(
-            "kubectl muster rebalance {}/{name}{place}",
-            kind.to_lowercase()
-        )
+        let title = title(kind, self.namespace.as_deref(), name);
+        format!("kubectl muster rebalance {}", argument(&title))
     }
 }
 

@@ -17,6 +17,7 @@ use self::pauses::{Whose, effect, in_the_way, resume};
 use super::super::decide::{NotWell, Report, Waiting};
 use super::clusters::{common_region, is_network};
 use super::{Lost, Severity, either, is_emptied, span_of};
+use crate::table::argument;
 
 /// Clusters, or copies, that a command names at most; a fleet of more never stops by default.
 const NAMED: usize = 10;
@@ -338,16 +339,6 @@ fn at_leisure(report: &Report, severity: Severity) -> Advice {
 /// Returns the command that explains a workload, which is named as `Deployment default/web`.
 pub(in super::super) fn explain(workload: &str) -> String {
     format!("kubectl muster explain {}", argument(workload))
-}
-
-/// Returns how commands name a workload that is named as `Deployment default/web`.
-fn argument(workload: &str) -> String {
-    let (kind, name) = workload.split_once(' ').unwrap_or(("", workload));
-    let kind = kind.to_lowercase();
-    match name.split_once('/') {
-        Some((namespace, name)) => format!("{kind}/{name} -n {namespace}"),
-        None => format!("{kind}/{name}"),
-    }
 }
 
 #[cfg(test)]

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::{Advice, NAMED, argument};
+use super::{Advice, NAMED};
 use crate::old_copies::{InCluster, NOT_IN_FLEET};
 use crate::status::decide::Report;
 use crate::status::summary::either;
+use crate::table::argument;
 
 /// Returns how to stop the old copies that their clusters do not remove by themselves now. The
 /// commands delete nothing whose kind can be stopped in another way.
