@@ -59,7 +59,7 @@ pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Resu
             Format::Json => format!("{}\n", serde_json::to_string_pretty(&reported)?),
             Format::Yaml => serde_saphyr::to_string(&reported)?,
             Format::Name => format!("{}\n", reported.name()),
-            Format::Table | Format::Wide => story(&reported) + unrecorded(&client).await?,
+            Format::Table | Format::Wide => story(&reported) + &unrecorded(&client).await?,
         });
     }
     let mut all = list::all(api).await.map_err(anyhow::Error::msg)?;
@@ -80,7 +80,7 @@ pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Resu
     let note = if options.output.is_text() {
         unrecorded(&client).await?
     } else {
-        ""
+        String::new()
     };
     if all.is_empty() && options.output.is_text() {
         let of = options.cluster.as_ref();
@@ -90,7 +90,7 @@ pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Resu
     let reported: Vec<Shown<'_>> = all.iter().map(Shown::of).collect();
     let text = print(&reported, options.output, None, |_| table(&all))?;
     Ok(if options.output.is_text() {
-        text + note + &orders
+        text + &note + &orders
     } else {
         text
     })
@@ -98,13 +98,10 @@ pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Resu
 
 /// Returns a note where the control plane that leads records no failovers, nor the end of those
 /// that go on; an empty text where it does.
-async fn unrecorded(client: &Client) -> anyhow::Result<&'static str> {
+async fn unrecorded(client: &Client) -> anyhow::Result<String> {
     let running = Running::read(client, &[]).await?;
-    Ok(if running.settings.runs("failoverHistory") {
-        ""
-    } else {
-        "The control plane runs without the controller failoverHistory (--controllers): it records nothing new, and what is shown to go on may be over.\n"
-    })
+    let why = Running::records_nothing(&running.settings);
+    Ok(why.map_or_else(String::new, |it| format!("Warning: {it}\n")))
 }
 
 /// A failover and its steps in their order.

@@ -112,6 +112,20 @@ impl Running {
         )
     }
 
+    /// Returns why taints of effect `NoExecute` move nothing; `None` if they do.
+    pub fn ignores_no_execute(settings: &Settings) -> Option<&'static str> {
+        (!settings.enable_no_execute_taint_eviction).then_some(
+            "taints of effect NoExecute move nothing (--enable-no-execute-taint-eviction=false), a drain excepted",
+        )
+    }
+
+    /// Returns that failovers are not recorded; `None` if they are.
+    pub fn records_nothing(settings: &Settings) -> Option<&'static str> {
+        (!settings.runs("failoverHistory")).then_some(
+            "the control plane runs without the controller failoverHistory (--controllers): failovers are not recorded, and what is shown to go on may be over",
+        )
+    }
+
     /// Returns why requests for a new placement may never be carried out; `None` if they are.
     pub fn ignores_requests(&self) -> Option<&'static str> {
         let is_off = !self.settings.runs("workloadRebalancer");

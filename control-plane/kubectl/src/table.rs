@@ -9,6 +9,8 @@ use muster_shared::names::namespaced_key;
 use muster_shared::quantity::Quantity;
 use serde::Serialize;
 
+/// Begins the note about what a table marks with `?`.
+pub(super) const NOT_READY: &str = "\n?: as the cluster reported last, which is not ready now.";
 /// Lines of a list that a terminal gets.
 pub(super) const LISTED: usize = 20;
 

@@ -17,7 +17,7 @@ use serde::{Serialize, Serializer};
 use super::chosen::Clusters;
 use super::leader::Leader;
 use super::rows::{Format, Named, none, print};
-use super::table::{Table, ago, amount};
+use super::table::{NOT_READY, Table, ago, amount};
 use super::view::{Member, View};
 
 const CPU: &str = "cpu";
@@ -275,7 +275,6 @@ fn table(rows: &[Row], wide: bool, now: Timestamp) -> String {
     text
 }
 
-const NOT_READY: &str = "\n?: last report of a cluster that is not ready now.";
 const NOT_IN_SUM: &str = " It is not in the sum.\n";
 
 /// Returns the clusters that are ready as one row; `None` if that would say nothing, or if none is

@@ -21,7 +21,7 @@ use crate::held_back::held_back;
 use crate::leader::unjudged;
 use crate::old_copies::{OldCopies, UNTIL_RELEASED};
 use crate::rows::Named;
-use crate::table::{Table, ago};
+use crate::table::{NOT_READY, Table, ago};
 
 /// State of a workload in clusters that are silent.
 const UNKNOWN: &str = "Unknown";
@@ -92,7 +92,7 @@ pub(super) fn clusters(
         .iter()
         .any(|it| it.member.ready != conditions::TRUE && it.nodes.is_some())
     {
-        text.push_str("\n?: as the cluster reported last, which is not ready now.\n");
+        let _ = writeln!(text, "{NOT_READY}");
     }
     text
 }

@@ -364,17 +364,13 @@ fn hindered(
     }
     let settings = &running.settings;
     let is_off = running.source != Source::Defaults && !settings.gate(&FAILOVER);
-    let are_ignored = !settings.enable_no_execute_taint_eviction
-        && evicting.iter().all(|effect| *effect == NO_EXECUTE);
+    let are_all = evicting.iter().all(|effect| *effect == NO_EXECUTE);
     let switched_off = match running.ignores_taints() {
         Some(why) => Some(why),
         None if is_off => Some(
             "the feature gate Failover is off, so that no taint moves anything but that of a drain (kubectl muster drain)",
         ),
-        None if are_ignored => Some(
-            "taints of effect NoExecute move nothing (--enable-no-execute-taint-eviction=false), a drain excepted",
-        ),
-        None => None,
+        None => Running::ignores_no_execute(settings).filter(|_| are_all),
     };
     let Standstill {
         reasons, unread, ..

@@ -260,12 +260,8 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
             policies.any(|it| evicting(&it.spec).next().is_some())
         }),
         taints_ignored: !snapshot.settings.runs("taintmanager"),
-        no_execute_off: (!snapshot.settings.enable_no_execute_taint_eviction).then_some(
-            "taints of effect NoExecute move nothing (--enable-no-execute-taint-eviction=false), a drain excepted",
-        ),
-        unrecorded: (!snapshot.settings.runs("failoverHistory")).then_some(
-            "the controller failoverHistory is off (--controllers): failovers are not recorded, and what is shown to go on may be over",
-        ),
+        no_execute_off: Running::ignores_no_execute(&snapshot.settings),
+        unrecorded: Running::records_nothing(&snapshot.settings),
         flags: flags(snapshot),
         settings_from: snapshot.source,
         paused: pauses

@@ -55,7 +55,7 @@ m2      Unknown   10s     2/3?    3.9/4 (97%)?    4Gi/16Gi (25%)?  11/110 (10%)?
 m3      False     10s     2/3?    -               -                -              -
 (sum)   True      -       2/3     1.5/12 (12%)    6Gi/48Gi (12%)   33/330 (10%)   2
 
-?: last report of a cluster that is not ready now. It is not in the sum.
+?: as the cluster reported last, which is not ready now. It is not in the sum.
 ";
     let printed = table(&fleet(), false, NOW.parse().unwrap());
     let words = |text: &str| -> Vec<Vec<String>> {

@@ -323,7 +323,7 @@ fn it_is_reported_where_failovers_are_not_recorded() {
         };
         let report = decide(&snapshot);
         let text = print::table(&report, snapshot.now);
-        let line = "\nHistory:    the controller failoverHistory is off";
+        let line = "\nHistory:    the control plane runs without the controller failoverHistory";
         assert_eq!(text.contains(line), expected, "{flag}: {text}");
         assert_eq!(report.code(), 0, "nothing has to be done");
     }
