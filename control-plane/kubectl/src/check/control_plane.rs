@@ -13,7 +13,7 @@ use muster_shared::self_report::LeaderReport;
 use super::facts::{Admission, Facts};
 use super::fleet_api::OWN;
 use super::{fleet_api, rights};
-use crate::install::{NAMESPACE, account};
+use crate::install::{NAMESPACE, SWITCH_ON, account};
 
 /// Tokens and clusters that one line names.
 const MOST: usize = 5;
@@ -124,7 +124,7 @@ fn gates(category: &mut Category, gates: &BTreeMap<String, bool>) {
         category.warning(
             "gates",
             "Failover is off: no taint moves any workload",
-            "When you are ready: helm upgrade ... --reset-then-reuse-values --set featureGates.Failover=true",
+            format!("When you are ready, in the host cluster: {SWITCH_ON}"),
         );
     }
 }

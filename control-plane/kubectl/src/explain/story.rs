@@ -18,6 +18,8 @@ use muster_shared::conditions;
 use muster_shared::k8s::{Condition, ResourceExt as _};
 use muster_shared::names::{is_cluster_name, namespaced_key};
 
+use crate::install::SWITCH_ON;
+
 /// Clusters that a line names at most.
 const MOST_NAMED: usize = 5;
 
@@ -81,7 +83,11 @@ pub(super) fn remedies(
     let mut remedies: Vec<String> = Vec::new();
     for condition in found.into_iter().flatten() {
         let remedy = match condition.reason.as_str() {
-            "FailoverOff" => "switch failover on: helm upgrade ... --reset-then-reuse-values --set featureGates.Failover=true; or empty the cluster now: kubectl muster drain CLUSTER".to_owned(),
+            "FailoverOff" => {
+                let cluster = condition.message.split_once(" has ").map(|it| it.0);
+                let cluster = cluster.filter(|it| is_cluster_name(it)).unwrap_or("CLUSTER");
+                format!("switch failover on, in the host cluster: {SWITCH_ON}; or empty the cluster now: kubectl muster drain {cluster}")
+            }
             "NoExecuteEvictionOff" => "start the control plane with --enable-no-execute-taint-eviction=true".to_owned(),
             "FailoverNotRequested" => format!("set spec.failover.cluster in {policy}, without which a taint of effect PreferNoExecute moves nothing"),
             "StoppedByThreshold" => "bring clusters back: nothing moves while more of them have failed than --unhealthy-cluster-threshold allows".to_owned(),
