@@ -100,6 +100,20 @@ impl Connection {
         self.change(config)
     }
 
+    /// Returns a flag that changes what the kubeconfig says of the way to the API, if one is given.
+    pub fn changing(&self) -> Option<&'static str> {
+        let flags = [
+            ("--cluster", self.cluster.is_some()),
+            ("--user", self.user.is_some()),
+            ("--server", self.server.is_some()),
+            ("--token", self.token.is_some()),
+            ("--as", self.impersonate.is_some()),
+            ("--request-timeout", self.request_timeout.is_some()),
+        ];
+        let given = flags.into_iter().find(|it| it.1);
+        given.map(|it| it.0)
+    }
+
     /// Changes a configuration as the flags say.
     fn change(&self, mut config: Config) -> anyhow::Result<Config> {
         if let Some(server) = &self.server {
@@ -250,6 +264,13 @@ mod tests {
         assert!(config.auth_info.token.is_some());
         assert_eq!(config.auth_info.client_certificate, None);
         assert_eq!(config.read_timeout, Some(NO_LIMIT));
+        for (words, expected) in [
+            ("ui --serve [::1]:0 --context c --kubeconfig f -v=6", None),
+            ("ui --serve [::1]:0 --as jane", Some("--as")),
+            ("ui --serve [::1]:0 -s other", Some("--server")),
+        ] {
+            assert_eq!(of(words).changing(), expected, "{words}");
+        }
         let reported = of("status --as-group dev").change(known()).unwrap_err();
         assert!(reported.to_string().contains("--as"), "{reported}");
         of("status -s :").change(known()).unwrap_err();

@@ -215,6 +215,11 @@ pub(super) async fn carry_out(
     let shutdown = CancellationToken::new();
     let mut client = client;
     if options.serve.is_some() {
+        if let Some(flag) = connection.changing() {
+            bail!(
+                "with --serve {flag} has no effect, since the kubeconfig is read anew: write it there"
+            );
+        }
         // A page that is served for months takes the credentials that its file has by then.
         let source = Source {
             kubeconfig: connection.kubeconfig.clone(),
