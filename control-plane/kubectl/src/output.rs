@@ -93,6 +93,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_wide_answer_is_whole_on_a_terminal_too() {
+        for format in [Format::Wide, Format::Json, Format::Yaml] {
+            assert_eq!(format.most(20), usize::MAX);
+        }
+    }
+
+    #[test]
     fn what_others_wrote_controls_no_terminal() {
         let text = "m1\tready\n\u{1b}[2J\r\u{9b}2J";
         for format in [Format::Table, Format::Wide] {

@@ -201,6 +201,16 @@ mod tests {
     }
 
     #[test]
+    fn a_list_that_was_cut_says_how_to_get_the_rest() {
+        for (most, expected) in [
+            (2, "  a\n  b\n  and 1 more: -o wide has all\n"),
+            (usize::MAX, "  a\n  b\n  c\n"),
+        ] {
+            assert_eq!(indented(&["a", "b", "c"], most), expected);
+        }
+    }
+
+    #[test]
     fn one_thing_is_no_several() {
         for (number, thing, expected) in [
             (0_usize, "job", "0 jobs"),
