@@ -75,19 +75,30 @@ pub(super) struct Packed {
 
 impl Packed {
     pub(super) fn address(&self) -> (&str, &str) {
+        let (namespace, name) = self.names();
+        (text(namespace), text(name))
+    }
+
+    /// Returns the bytes of the namespace and of the name.
+    pub(super) fn names(&self) -> (&[u8], &[u8]) {
         let [namespace, name, _] = self.ends;
         (self.part(0, namespace), self.part(namespace, name))
     }
 
     /// Returns the names and the labels of the object; `None` if only its text has the labels.
     pub(super) fn outline(&self) -> Option<Outline<'_>> {
-        let labels = self.part(self.ends[1], self.ends[2]);
+        let labels = text(self.part(self.ends[1], self.ends[2]));
         (!labels.is_empty()).then(|| Outline::at(self.address(), Labels::Text(labels)))
     }
 
-    fn part(&self, from: u32, to: u32) -> &str {
-        std::str::from_utf8(&self.bytes[from as usize..to as usize]).unwrap_or_default()
+    fn part(&self, from: u32, to: u32) -> &[u8] {
+        &self.bytes[from as usize..to as usize]
     }
+}
+
+/// Returns bytes that were a text when they were packed.
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap_or_default()
 }
 
 /// Packs the objects of one collection.

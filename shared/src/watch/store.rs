@@ -106,7 +106,7 @@ impl<K: Resource> Store<K> {
         let from = Bound::Included(&first as &dyn Named);
         self.0
             .range::<dyn Named, _>((from, Bound::Unbounded))
-            .take_while(move |it| it.address().0 == namespace)
+            .take_while(move |it| it.bytes().0 == namespace.as_bytes())
     }
 
     pub(super) fn into_objects(self) -> impl Iterator<Item = Held<K>> {
@@ -138,19 +138,27 @@ pub(super) fn version<K: Resource>(object: &K) -> Option<u64> {
 }
 
 /// What has a namespace and a name: an object, and a mere pair of texts by which it is looked up.
+/// They are compared as bytes, which sort as their texts do: a look-up among a hundred thousand
+/// objects compares seventeen of them, and none has to be checked to be text for that.
 trait Named {
-    fn address(&self) -> (&str, &str);
+    fn bytes(&self) -> (&[u8], &[u8]);
 }
 
 impl Named for (&str, &str) {
-    fn address(&self) -> (&str, &str) {
-        *self
+    fn bytes(&self) -> (&[u8], &[u8]) {
+        (self.0.as_bytes(), self.1.as_bytes())
     }
 }
 
 impl<K: Resource> Named for Held<K> {
-    fn address(&self) -> (&str, &str) {
-        self.address()
+    fn bytes(&self) -> (&[u8], &[u8]) {
+        match self {
+            Self::Whole(object) => {
+                let (namespace, name) = address(object.as_ref());
+                (namespace.as_bytes(), name.as_bytes())
+            }
+            Self::Packed(packed) => packed.names(),
+        }
     }
 }
 
@@ -162,7 +170,7 @@ impl<'a, K: Resource + 'a> Borrow<dyn Named + 'a> for Held<K> {
 
 impl PartialEq for dyn Named + '_ {
     fn eq(&self, other: &Self) -> bool {
-        self.address() == other.address()
+        self.bytes() == other.bytes()
     }
 }
 
@@ -176,13 +184,13 @@ impl PartialOrd for dyn Named + '_ {
 
 impl Ord for dyn Named + '_ {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.address().cmp(&other.address())
+        self.bytes().cmp(&other.bytes())
     }
 }
 
 impl<K: Resource> PartialEq for Held<K> {
     fn eq(&self, other: &Self) -> bool {
-        self.address() == other.address()
+        self.bytes() == other.bytes()
     }
 }
 
@@ -196,7 +204,7 @@ impl<K: Resource> PartialOrd for Held<K> {
 
 impl<K: Resource> Ord for Held<K> {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.address().cmp(&other.address())
+        self.bytes().cmp(&other.bytes())
     }
 }
 
