@@ -202,25 +202,22 @@ impl Backlog {
         self.lanes.values().any(|lane| !lane.due.is_empty())
     }
 
-    /// Returns the priority of the next item that is ready in a cluster that is not held.
-    pub fn next_priority_but(&self, held: &BTreeSet<Arc<str>>) -> Option<i32> {
-        let lanes = self.lanes.iter().filter(|(name, _)| !held.contains(*name));
-        let ranks = lanes.filter_map(|(_, lane)| lane.ready.first_rank());
-        ranks.map(|rank| rank.priority()).max()
+    /// Returns the priority of the next item, and the cluster that it leaves, without those of
+    /// held clusters: the highest priority of all lanes; among lanes that offer the same, in
+    /// rounds.
+    pub fn next_but(&self, held: &BTreeSet<Arc<str>>) -> Option<(i32, &Arc<str>)> {
+        let lanes = self.lanes.iter().filter_map(|(name, lane)| {
+            let priority = lane.ready.first_rank()?.priority();
+            Some(((Reverse(priority), lane.served), name))
+        });
+        let open = lanes.filter(|(_, name)| !held.contains(*name));
+        let ((Reverse(priority), _), name) = open.min_by_key(|(order, _)| *order)?;
+        Some((priority, name))
     }
 
-    /// Takes the next item out, leaving out those of held clusters: the highest priority of all
-    /// lanes; among lanes that offer the same, in rounds.
+    /// Takes the next item out, as [`Backlog::next_but`] names it.
     pub fn pop_but(&mut self, held: &BTreeSet<Arc<str>>) -> Option<(Arc<str>, Key, Rank)> {
-        let (name, _) = self
-            .lanes
-            .iter()
-            .filter(|(name, _)| !held.contains(*name))
-            .filter_map(|(name, lane)| {
-                let rank = lane.ready.first_rank()?;
-                Some((name, (Reverse(rank.priority()), lane.served)))
-            })
-            .min_by_key(|(_, order)| *order)?;
+        let (_, name) = self.next_but(held)?;
         let name = Arc::clone(name);
         self.round += 1;
         let lane = self.lanes.get_mut(&name)?;
@@ -357,7 +354,7 @@ mod tests {
         );
         assert_eq!(backlog.next_timer(), None);
         assert!(!backlog.put(&a, item("x"), Slot::Stranded(rank(0, 1))));
-        assert_eq!(backlog.next_priority_but(&BTreeSet::new()), None);
+        assert_eq!(backlog.next_but(&BTreeSet::new()), None);
         assert_eq!(
             backlog.depths().next().unwrap().1,
             Depth {

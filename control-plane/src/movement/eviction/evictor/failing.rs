@@ -134,17 +134,21 @@ impl Evictor {
         }
     }
 
-    /// Returns whether the next to leave is a failing application; `None` if nothing is ready in a
-    /// cluster that is not held. The higher priority comes first; among equals those that fail and
-    /// those that leave because of taints take turns, so that neither wait for all of the others.
-    pub(super) fn is_failing_next(&self, held: &BTreeSet<Arc<str>>) -> Option<bool> {
-        let taints = self.backlog.next_priority_but(held);
-        let failing = self.failing.backlog.next_priority_but(held);
-        match (taints, failing) {
-            (None, None) => None,
-            (taints, failing) if taints == failing => Some(!self.failing.was_last),
-            (taints, failing) => Some(failing > taints),
-        }
+    /// Returns the cluster that is left next, and whether by a failing application; `None` if
+    /// nothing is ready in a cluster that is not held. The higher priority comes first; among
+    /// equals those that fail and those that leave because of taints take turns, so that neither
+    /// wait for all of the others.
+    pub(super) fn next_to_leave(&self, held: &BTreeSet<Arc<str>>) -> Option<(bool, Arc<str>)> {
+        let taints = self.backlog.next_but(held);
+        let failing = self.failing.backlog.next_but(held);
+        let priority = |next: Option<(i32, &Arc<str>)>| next.map(|(priority, _)| priority);
+        let is_failing = if priority(taints) == priority(failing) {
+            !self.failing.was_last
+        } else {
+            priority(failing) > priority(taints)
+        };
+        let (_, cluster) = if is_failing { failing } else { taints }?;
+        Some((is_failing, Arc::clone(cluster)))
     }
 
     /// Takes the next failing application out of its queue, if it may leave. Otherwise the payment

@@ -52,6 +52,20 @@ impl Limits {
         }
     }
 
+    /// Returns whether the budget of a cluster suffices for one eviction. Nothing is paid.
+    ///
+    /// # Errors
+    /// When it does again; `None` for never.
+    fn suffices(&mut self, cluster: &str, now: Instant) -> Result<(), Option<Instant>> {
+        let Some(budget) = self.budgets.get_mut(cluster) else {
+            return Ok(());
+        };
+        if budget.suffices(now) {
+            return Ok(());
+        }
+        budget.pay(now)
+    }
+
     /// Refunds the payment for a workload that did not leave.
     pub fn refund(&mut self, cluster: &str) {
         if let Some(budget) = self.budgets.get_mut(cluster) {
@@ -60,7 +74,7 @@ impl Limits {
     }
 }
 
-/// Clusters that nothing may leave now.
+/// Clusters that nothing may leave now, of those that were asked about.
 #[derive(Debug, Default)]
 pub(super) struct Held {
     pub clusters: BTreeSet<Arc<str>>,
@@ -69,33 +83,21 @@ pub(super) struct Held {
 }
 
 impl Evictor {
-    /// Returns the clusters whose workloads are ready to leave and may not leave now.
-    pub(super) fn held(&mut self, now: Now) -> Held {
-        let mut held = Held::default();
-        let lanes = self.backlog.depths().chain(self.failing.backlog.depths());
-        let ready = lanes.filter(|(_, depth)| depth.ready > 0);
-        let ready: BTreeSet<Arc<str>> = ready.map(|(name, _)| Arc::clone(name)).collect();
-        for (cluster, budget) in &mut self.limits.budgets {
-            if budget.suffices(now.tick) || !ready.contains(cluster) {
-                continue;
-            }
-            // Nothing is paid: it does not suffice.
-            let when = budget.pay(now.tick).err().flatten();
-            held.until = held.until.into_iter().chain(when).min();
-            held.clusters.insert(Arc::clone(cluster));
-        }
-        for cluster in ready {
-            let pause = self.pauses.of(&cluster, now.wall);
+    /// Returns whether nothing may leave a cluster now, which is among the held ones then.
+    pub(super) fn is_held(&mut self, cluster: &Arc<str>, held: &mut Held, now: Now) -> bool {
+        let when = if let Err(when) = self.limits.suffices(cluster, now.tick) {
+            when
+        } else if self.is_behind(cluster) {
             // Where the budget knows that a cluster is well, the change is on its way.
-            if self.is_behind(&cluster) {
-                held.clusters.insert(cluster);
-            } else if let Some(pause) = pause {
-                let when = pause.until.map(|until| now.instant_of(until));
-                held.until = held.until.into_iter().chain(when).min();
-                held.clusters.insert(cluster);
-            }
-        }
-        held
+            None
+        } else if let Some(pause) = self.pauses.of(cluster, now.wall) {
+            pause.until.map(|until| now.instant_of(until))
+        } else {
+            return false;
+        };
+        held.until = held.until.into_iter().chain(when).min();
+        held.clusters.insert(Arc::clone(cluster));
+        true
     }
 
     /// Settles the rate of a cluster that is new or changed: it may have another rate now.

@@ -6,6 +6,7 @@ use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::queue::again;
 use tokio::time::Instant;
 
+use super::limits::Held;
 use super::{Eviction, Evictor, Key, Now, QueueReason, RETRIES, RETRY_PAUSE, Step};
 use crate::fleet::budget::pace::Paid;
 use crate::movement::eviction::backlog::{Rank, Slot};
@@ -40,12 +41,14 @@ impl Evictor {
             let more = self.backlog.has_due() || self.failing.backlog.has_due();
             self.retry = more.then(|| now.tick + RETRY_PAUSE);
         }
-        let held = self.held(now);
-        let timer = self.next_timer().into_iter().chain(held.until).min();
-        while let Some(is_failing) = self.is_failing_next(&held.clusters) {
+        let mut held = Held::default();
+        while let Some((is_failing, cluster)) = self.next_to_leave(&held.clusters) {
+            if self.is_held(&cluster, &mut held, now) {
+                continue;
+            }
             let paid = match self.pace.pay(now.tick) {
                 Ok(paid) => paid,
-                Err(when) => return Step::Wait(timer.into_iter().chain(when).min()),
+                Err(when) => return self.wait(&held, when),
             };
             if is_failing {
                 if let Some(eviction) = self.next_failing(&held.clusters, paid, now) {
@@ -66,7 +69,13 @@ impl Evictor {
             }
         }
         self.pace.withdraw();
-        Step::Wait(self.next_timer().into_iter().chain(held.until).min())
+        self.wait(&held, None)
+    }
+
+    /// Returns the step to wait until a moment, or until something else is to be done before it.
+    fn wait(&self, held: &Held, until: Option<Instant>) -> Step {
+        let timers = self.next_timer().into_iter().chain(held.until);
+        Step::Wait(timers.chain(until).min())
     }
 
     pub(super) fn next_timer(&self) -> Option<Instant> {
