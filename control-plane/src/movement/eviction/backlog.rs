@@ -26,6 +26,13 @@ pub enum Slot {
     },
     /// The item is evicted as soon as the rate permits.
     Ready(Rank),
+    /// Nothing stops the old copy, which has to stop first.
+    Unfenced {
+        /// Instant at which it becomes ready, and is judged again.
+        until: Instant,
+        /// Rank from then on.
+        rank: Rank,
+    },
     /// No other cluster can take the workload. Tried again after [`Backlog::wake_stranded`].
     Stranded(Rank),
 }
@@ -34,7 +41,18 @@ impl Slot {
     /// Returns the rank of the item.
     pub fn rank(&self) -> Rank {
         match self {
-            Self::Waiting { rank, .. } | Self::Ready(rank) | Self::Stranded(rank) => *rank,
+            Self::Waiting { rank, .. }
+            | Self::Unfenced { rank, .. }
+            | Self::Ready(rank)
+            | Self::Stranded(rank) => *rank,
+        }
+    }
+
+    /// Returns the instant at which the item becomes ready, if time alone makes it so.
+    fn until(&self) -> Option<Instant> {
+        match self {
+            Self::Waiting { until, .. } | Self::Unfenced { until, .. } => Some(*until),
+            Self::Ready(_) | Self::Stranded(_) => None,
         }
     }
 }
@@ -46,7 +64,7 @@ pub struct Depth {
     pub waiting: usize,
     /// Waiting for the rate.
     pub ready: usize,
-    /// Nowhere to go.
+    /// Nowhere to go, or not before the old copy is stopped, which nothing does.
     pub stranded: usize,
 }
 
@@ -66,6 +84,8 @@ struct Lane {
     stranded: FairQueue,
     /// Stranded items that were not.
     due: FairQueue,
+    /// Number of items that nothing fences.
+    unfenced: usize,
     /// The round in which the lane was served last: among equals the one that waited longest is
     /// next.
     served: u64,
@@ -73,7 +93,8 @@ struct Lane {
 
 impl Lane {
     fn depth(&self) -> Depth {
-        let (ready, stranded) = (self.ready.len(), self.stranded.len() + self.due.len());
+        let ready = self.ready.len();
+        let stranded = self.stranded.len() + self.due.len() + self.unfenced;
         Depth {
             waiting: self.places.len() - ready - stranded,
             ready,
@@ -87,17 +108,15 @@ impl Backlog {
     pub fn put(&mut self, cluster: &Arc<str>, key: Key, place: Slot) -> bool {
         let known = self.take_out(cluster, &key);
         let lane = self.lanes.entry(Arc::clone(cluster)).or_default();
+        if let Some(until) = place.until() {
+            self.timers
+                .insert((until, Arc::clone(cluster), key.clone()));
+        }
         match place {
-            Slot::Waiting { until, .. } => {
-                self.timers
-                    .insert((until, Arc::clone(cluster), key.clone()));
-            }
-            Slot::Ready(rank) => {
-                lane.ready.insert(rank, key.clone());
-            }
-            Slot::Stranded(rank) => {
-                lane.stranded.insert(rank, key.clone());
-            }
+            Slot::Waiting { .. } => {}
+            Slot::Unfenced { .. } => lane.unfenced += 1,
+            Slot::Ready(rank) => lane.ready.insert(rank, key.clone()),
+            Slot::Stranded(rank) => lane.stranded.insert(rank, key.clone()),
         }
         lane.places.insert(key, place);
         !known
@@ -127,9 +146,8 @@ impl Backlog {
             return Vec::new();
         };
         for (key, place) in &lane.places {
-            if let Slot::Waiting { until, .. } = place {
-                self.timers
-                    .remove(&(*until, Arc::clone(&name), key.clone()));
+            if let Some(until) = place.until() {
+                self.timers.remove(&(until, Arc::clone(&name), key.clone()));
             }
         }
         lane.places.into_keys().collect()
@@ -147,8 +165,8 @@ impl Backlog {
             let Some((_, cluster, key)) = self.timers.pop_first() else {
                 break;
             };
-            if let Some(Slot::Waiting { rank, .. }) = self.place(&cluster, &key) {
-                self.put(&cluster, key.clone(), Slot::Ready(rank));
+            if let Some(place) = self.place(&cluster, &key) {
+                self.put(&cluster, key.clone(), Slot::Ready(place.rank()));
                 matured.push((cluster, key));
             }
         }
@@ -233,7 +251,7 @@ impl Backlog {
         let leaves = |slot: &Slot| match slot {
             Slot::Waiting { until: at, rank } => (*at <= until).then_some(*rank),
             Slot::Ready(rank) => Some(*rank),
-            Slot::Stranded(_) => None,
+            Slot::Unfenced { .. } | Slot::Stranded(_) => None,
         };
         let mut items = Vec::new();
         for (cluster, lane) in &self.lanes {
@@ -276,11 +294,13 @@ impl Backlog {
         let Some(place) = lane.places.remove(key) else {
             return false;
         };
+        if let Some(until) = place.until() {
+            self.timers
+                .remove(&(until, Arc::clone(cluster), key.clone()));
+        }
         match place {
-            Slot::Waiting { until, .. } => {
-                self.timers
-                    .remove(&(until, Arc::clone(cluster), key.clone()));
-            }
+            Slot::Waiting { .. } => {}
+            Slot::Unfenced { .. } => lane.unfenced -= 1,
             Slot::Ready(rank) => {
                 lane.ready.remove(rank, key);
             }
@@ -368,6 +388,19 @@ mod tests {
         assert_eq!(order(&mut backlog), ["x"]);
         backlog.wake_stranded();
         assert!(!backlog.has_due());
+        let depth = |backlog: &Backlog| {
+            let depth = backlog.depth("a");
+            [depth.waiting, depth.ready, depth.stranded]
+        };
+        let unfenced = Slot::Unfenced {
+            until,
+            rank: rank(0, 1),
+        };
+        backlog.put(&a, item("x"), unfenced);
+        backlog.put(&a, item("x"), unfenced);
+        assert_eq!(depth(&backlog), [0, 0, 1], "it cannot leave");
+        assert_eq!(backlog.mature(until).len(), 1, "it is judged again");
+        assert_eq!(depth(&backlog), [0, 1, 0]);
     }
 
     #[test]

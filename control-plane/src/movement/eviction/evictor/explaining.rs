@@ -41,15 +41,19 @@ impl Evictor {
             return self.note_cluster(cluster, "EvictionOff", message);
         }
         let depth = self.backlog.depth(cluster);
-        // None is stranded: each was judged anew a moment ago.
-        let queued = depth.ready;
+        // Each was judged anew a moment ago: what is stranded has an old copy that nothing stops.
+        let queued = depth.ready + depth.stranded;
         let (reason, stay) = match (queued, depth.waiting) {
             (0, 0) => ("EvictionTolerated", all),
             (0, waiting) => ("EvictionAwaitsToleration", all - waiting),
             (queued, waiting) => ("EvictionQueued", all - queued - waiting),
         };
+        let unfenced = match depth.stranded {
+            0 => String::new(),
+            unfenced => format!(" ({unfenced} of them have an old copy that nothing stops)"),
+        };
         let message = format!(
-            "workloads in it: {all}; to leave it now: {queued}, when tolerations have run out: {}, to stay: {stay}",
+            "workloads in it: {all}; to leave it now: {queued}{unfenced}, when tolerations have run out: {}, to stay: {stay}",
             depth.waiting
         );
         self.note_cluster(cluster, reason, message);
@@ -75,7 +79,7 @@ impl Evictor {
             "Evicted"
         };
         let message = format!(
-            "workloads that have left it: {}; with nowhere to go: {}, waiting for tolerations to run out: {}",
+            "workloads that have left it: {}; that cannot leave it: {}, waiting for tolerations to run out: {}",
             tally.left, depth.stranded, depth.waiting
         );
         self.note_cluster(cluster, reason, message);

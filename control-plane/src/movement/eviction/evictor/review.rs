@@ -147,11 +147,11 @@ impl Evictor {
                 until,
             ),
             FenceGate::Shut(why) => {
+                let (cause, why) = (bounded(cause.to_string()), bounded(why));
                 let until = now.tick + UNFENCED;
-                waits(
-                    |cause, why| EvictionState::Unfenced { cause, why },
-                    why,
-                    until,
+                (
+                    EvictionState::Unfenced { cause, why },
+                    Slot::Unfenced { until, rank },
                 )
             }
         }

@@ -45,7 +45,9 @@ fn a_copy_that_nothing_stops_is_asked_about_again_later() {
     let mut world = failed(&json!({})).with(|evictor| evictor.fence = fence);
     let now = world.now().tick;
     assert_eq!(world.wait(), now + UNFENCED);
+    assert_eq!(world.evictor.backlog().depth("c0").stranded, 1);
     assert!(world.evict(1_000.0).is_empty());
+    assert_eq!(world.evictor.backlog().depth("c0").stranded, 1, "and again");
 }
 
 #[test]
