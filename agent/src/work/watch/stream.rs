@@ -203,7 +203,11 @@ impl Stream {
         } else {
             Some(self.resource.clone())
         };
-        let is_hidden = is_refused(&self.trouble) || served.is_none();
+        let is_refused = || {
+            let latest = self.trouble.words().and_then(|_| self.trouble.latest());
+            latest.is_some_and(|it| hides(&self.watched.kind, &it))
+        };
+        let is_hidden = served.is_none() || is_refused();
         if is_hidden && !self.is_hidden {
             self.lose_sight().await;
         }
@@ -243,10 +247,15 @@ async fn served(on: &Watches, kind: &GroupVersionKind, of: &ApiResource) -> Opti
     }
 }
 
-/// Returns whether the member has refused for some time to show the objects of a kind.
-fn is_refused(trouble: &Trouble) -> bool {
-    let is_refusal = |latest: Refused| latest.code == Some(403);
-    trouble.words().is_some() && trouble.latest().is_some_and(is_refusal)
+/// Returns whether an error means that the objects of a kind cannot be seen although the member's
+/// API is reached: the agent may not, or the webhook fails that converts a custom resource to the
+/// version that is asked for.
+pub(super) fn hides(kind: &GroupVersionKind, error: &Refused) -> bool {
+    match error.code {
+        Some(403) => true,
+        Some(500) => kind.group.contains('.'),
+        _ => false,
+    }
 }
 
 /// Notes whether an object of a list is as desired. A streamed list may show it twice: the last

@@ -6,14 +6,14 @@ use http::{Request, Response};
 use kube::client::Body;
 use muster_shared::api::binding::ResourceHealth;
 use muster_shared::k8s::{ApiResource, Client, GroupVersionKind};
-use muster_shared::watch::Event;
+use muster_shared::watch::{Event, Refused};
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
 use super::index::Index;
 use super::opened::Watched;
-use super::stream::{LIST_AGAIN, Stream};
+use super::stream::{LIST_AGAIN, Stream, hides};
 use super::*;
 use crate::discovery::Discovery;
 use crate::testing;
@@ -155,6 +155,23 @@ async fn the_loss_of_an_object_is_reported_where_it_is_seen_and_what_cannot_be_s
     };
     assert_eq!(health("a"), (ResourceHealth::Unhealthy, true));
     assert_eq!(health("b"), (ResourceHealth::Unknown, false));
+}
+
+#[test]
+fn objects_are_hidden_by_a_refusal_and_by_a_conversion_that_fails() {
+    for (group, code, expected) in [
+        ("apps", Some(403), true),
+        ("example.io", Some(500), true),
+        // It fails at everything: the health of the cluster says so.
+        ("apps", Some(500), false),
+        ("example.io", Some(503), false),
+        ("example.io", None, false),
+    ] {
+        let kind = GroupVersionKind::gvk(group, "v1", "Thing");
+        let words = "refused".to_owned();
+        let hidden = hides(&kind, &Refused { code, words });
+        assert_eq!(hidden, expected, "{group} {code:?}");
+    }
 }
 
 /// Returns a client of an API server that serves no kind, or of a proxy that finds none.
