@@ -276,6 +276,12 @@ fn waits(object: Option<&Value>, scene: &Scene) -> bool {
     let about = &object["involvedObject"];
     match about["kind"].as_str() {
         Some("PropagationPolicy" | "ClusterPropagationPolicy") => true,
+        // It says what the workloads wait for that it has still to place anew.
+        Some("WorkloadRebalancer") => {
+            let rebalancer = objects::referent(&Api::Fleet, about);
+            let rebalancer = rebalancer.and_then(|key| scene.objects.get(&key));
+            rebalancer.is_some_and(|it| it["status"]["finishTime"].is_null())
+        }
         Some("Cluster") => {
             let name = objects::text(about, "/name");
             objects::text(object, "/reason").starts_with("Evict")
@@ -340,6 +346,30 @@ mod tests {
             let patch = json!({"status": {"conditions": [reported]}});
             story.patch(control_plane(), &binding_key("web"), &patch);
             story.keeps(is_kept, (phase, reason));
+        }
+    }
+
+    #[test]
+    fn what_a_rebalancer_waits_for_is_reported_once_more_after_a_fresh_start() {
+        let about = json!({"apiVersion": "apps.karmada.io/v1alpha1", "kind": "WorkloadRebalancer", "name": "r"});
+        let event = json!({"kind": "Event", "reason": "RebalancePending", "involvedObject": about});
+        let key = |group, plural, namespace, name| {
+            objects::key(&Api::Fleet, group, plural, namespace, name)
+        };
+        for (phase, finished, is_kept) in [
+            (Phase::Rest, json!(null), false),
+            (Phase::Fresh, json!(null), true),
+            (Phase::Fresh, json!("2030-01-01T00:00:00Z"), false),
+        ] {
+            let mut story = Story::new(Rest::default());
+            let rebalancer =
+                json!({"kind": "WorkloadRebalancer", "status": {"finishTime": finished}});
+            let of = key("apps.karmada.io", "workloadrebalancers", "", "r");
+            story.write(control_plane(), &of, rebalancer);
+            story.world(World::Phase(phase));
+            let of = key("", "events", "default", "e");
+            story.write(control_plane(), &of, event.clone());
+            story.keeps(is_kept, (phase, finished));
         }
     }
 
