@@ -58,9 +58,11 @@ async fn act(objects: Api<DynamicObject>, pods: Api<Pod>, object: DynamicObject)
         if !is_primary && found.is_ok_and(|it| !it.items.is_empty()) {
             continue;
         }
-        let now = objects.get_opt(&name).await;
-        let Ok(Some(now)) = now else {
-            return;
+        let now = match objects.get_opt(&name).await {
+            Ok(Some(now)) => now,
+            Ok(None) => return,
+            // Its API is down: it goes on once that is back.
+            Err(_) => continue,
         };
         if now.metadata.generation != generation {
             return;
