@@ -9,6 +9,7 @@ pub mod binding_index;
 pub mod budget;
 pub mod claim;
 pub mod completion;
+pub mod confirmations;
 pub mod copy;
 pub mod deleted_works;
 pub mod fencing;
@@ -74,6 +75,7 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::fleet::binding::{BindingKey, Bindings, event_reference};
+use crate::fleet::confirmations::Confirmations;
 use crate::fleet::deleted_works::DeletedWorks;
 use crate::fleet::lease_changes::LeaseChanges;
 use crate::fleet::lookups::{Dependencies, OverrideLookup};
@@ -156,6 +158,8 @@ pub struct Fleet {
     pub live_snapshot: OnceLock<Box<dyn Any + Send + Sync>>,
     /// Which movement is paused.
     pub pauses: Pauses,
+    /// Clusters that the API was asked about before workloads left them.
+    pub confirmations: Confirmations,
     /// The ConfigMap that pauses the fleet.
     pause_records: Informer<ConfigMap>,
     /// Clock by which decisions are dated.
@@ -218,6 +222,7 @@ impl Fleet {
         );
         Ok(Arc::new(Self {
             pauses: Pauses::follow(&pause_records, &clusters),
+            confirmations: Confirmations::default(),
             pause_records,
             templates: Templates::new(
                 pool.background_client()?,

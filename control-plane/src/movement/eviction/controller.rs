@@ -30,10 +30,8 @@ use crate::movement::eviction::evictor::{Evictor, Now, Outcome, Reports, Step};
 use crate::scheduler::controller::gains_clusters;
 use crate::scheduler::core::{DataPlaces, Options};
 
-mod confirm;
 mod evict;
 
-use self::confirm::Confirmations;
 use self::evict::evict;
 
 /// Evictions in flight at a time: the rate limits them, this limits what a slow API can pile up.
@@ -74,7 +72,6 @@ struct Controller {
     writer: ConditionWriter,
     events: Events,
     clusters: Informer<Cluster>,
-    confirmations: Confirmations,
     clock: Arc<Clock>,
     options: Options,
     switches: Switches,
@@ -115,7 +112,6 @@ pub fn start(
         writer: ConditionWriter::start(fleet, tasks),
         events: fleet.events.clone(),
         clusters: fleet.clusters.clone(),
-        confirmations: Confirmations::default(),
         clock: Arc::clone(&fleet.clock),
         switches: Switches::of(settings),
         applications: OnceLock::new(),

@@ -126,6 +126,11 @@ async fn work_off(
     let now = fleet.clock.now();
     let (assessment, retry) = check(fleet, plugins, binding.as_ref(), now);
     if assessment.kept != spec.graceful_eviction_tasks {
+        let left: Vec<&str> = assessment.done.iter().map(|it| &*it.0).collect();
+        let is_confirmed = fleet.confirmations.confirm(fleet, &left).await?;
+        if !is_confirmed {
+            return Ok(Next::Again);
+        }
         let kept = &assessment.kept;
         let mut patch = json!({
             "metadata": {"resourceVersion": binding.metadata.resource_version},

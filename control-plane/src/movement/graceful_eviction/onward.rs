@@ -177,6 +177,12 @@ pub(super) async fn move_on(
         since,
         why,
     } = refused;
+    if !matches!(
+        fleet.confirmations.confirm(fleet, &[&cluster]).await,
+        Ok(true)
+    ) {
+        return Some(AGAIN);
+    }
     // To place many anew of which one may move is dear.
     if let Err(when) = onward.pace.suffices_after_evictions(Instant::now()) {
         return Some(until_paid(when));

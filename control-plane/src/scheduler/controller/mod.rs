@@ -355,6 +355,11 @@ impl Scheduler {
             let taken_off = self.take_off(fleet, key, binding, &snapshot).await?;
             return Ok((taken_off.unwrap_or(next), wait));
         }
+        if let Some(Ok(permit)) = &permit
+            && !permit.is_confirmed(fleet).await?
+        {
+            return Ok((Next::Again, wait));
+        }
         // Before the write, so that the next one's does not wait for this one's answer.
         self.movement.moves.leave(key);
         let written = match placed.zip(permit.and_then(Result::ok)) {

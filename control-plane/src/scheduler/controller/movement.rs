@@ -22,6 +22,7 @@ use tokio::time::Instant;
 use super::move_queue::MoveQueue;
 use super::{Scheduler, Subject};
 use crate::fleet::Fleet;
+use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::budget::pace::{Pace, Paid};
 use crate::fleet::memory::Backoff;
@@ -77,12 +78,26 @@ pub(super) fn suspended(
 /// Permission to write a result. Nothing else gives one than [`Scheduler::permit`].
 #[must_use = "a result is written, or what was paid for it is taken back"]
 #[derive(Debug)]
-pub(super) struct Permit(Option<Paid>);
+pub(super) struct Permit {
+    paid: Option<Paid>,
+    /// Clusters that lose the workload, or replicas of it.
+    losers: Vec<String>,
+}
 
 impl Permit {
+    /// Returns whether the clusters that lose something are as they were when this was given: the
+    /// watch may not have shown yet that movement out of one is paused.
+    ///
+    /// # Errors
+    /// A cluster cannot be read.
+    pub async fn is_confirmed(&self, fleet: &Fleet) -> Result<bool, ApiError> {
+        let losers: Vec<&str> = self.losers.iter().map(String::as_str).collect();
+        fleet.confirmations.confirm(fleet, &losers).await
+    }
+
     /// Keeps what was paid, unless the answer says that the result was not written.
     pub fn settle<T>(&self, answer: &Result<T, kube::Error>) {
-        if let Some(paid) = &self.0 {
+        if let Some(paid) = &self.paid {
             paid.settle(answer);
         }
     }
@@ -338,15 +353,19 @@ impl Scheduler {
         let is_held = wait.report.is_some()
             || has_been_held(subject, outcome)
             || has_waited(subject, wait.unplaced);
+        let permit = |paid| Permit {
+            paid,
+            losers: losers.iter().map(|it| (*it).to_owned()).collect(),
+        };
         if !is_to_be_paid(outcome, is_held, &losers) {
-            return Ok(Permit(None));
+            return Ok(permit(None));
         }
         let Movement { pace, moves, .. } = &self.movement;
         if !moves.is_next(key) {
             return Err(Held::InLine);
         }
         let paid = pace.pay_after_evictions(Instant::now());
-        paid.map(|paid| Permit(Some(paid))).map_err(Held::Refused)
+        paid.map(|paid| permit(Some(paid))).map_err(Held::Refused)
     }
 
     /// Notes that a binding waits, and has its condition `Scheduled` say so, unless that says why
@@ -516,6 +535,42 @@ mod tests {
         scheduler.hold(fleet, (&key, binding.as_ref()), &outcome, &held, now);
         assert!(!scheduler.movement.wait(&key).is_paused);
         assert_eq!(scheduler.queue.len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pause_that_the_watch_has_not_shown_holds_a_move() {
+        for (is_paused, seconds, moves) in [(false, 10, true), (true, 10, false), (true, 1, true)] {
+            let mut binding = bench::binding();
+            binding["metadata"]["annotations"] =
+                json!({"policy.karmada.io/applied-placement": "{}"});
+            binding["status"] = json!({"lastScheduledTime": "2024-01-01T00:00:00Z"});
+            let spec = &mut binding["spec"];
+            spec["clusters"] = json!([{"name": "m1", "replicas": 2}]);
+            spec["placement"]["clusterAffinity"]["clusterNames"] = json!(["m2"]);
+            spec["rescheduleTriggeredAt"] = json!("2024-01-02T00:00:00Z");
+            let clusters = ["m1", "m2"].map(|name| ("clusters", bench::cluster(name)));
+            let objects = clusters.into_iter().chain([("resourcebindings", binding)]);
+            let bench = bench::Bench::followed(objects).await;
+            let fleet = &bench.fleet;
+            let scheduler = Scheduler::new(fleet, Pace::of(&fleet.settings));
+            let key = BindingKey::of(bench.binding("web-deployment").unwrap().as_ref());
+            let case = format!("{is_paused} {seconds}");
+            if is_paused {
+                let mut paused = bench::cluster("m1");
+                paused["metadata"]["annotations"] = json!({"failover.muster.io/paused": "x"});
+                bench.api.put_unreported("clusters", paused);
+            }
+            bench::pass(seconds).await;
+            let next = scheduler.handle(fleet, key.clone()).await.unwrap();
+            assert_eq!(next == Next::Again, !moves, "{case}");
+            let stored = bench.api.binding("web-deployment");
+            let place = if moves { "m2" } else { "m1" };
+            assert_eq!(stored["spec"]["clusters"][0]["name"], place, "{case}");
+            if !moves {
+                scheduler.handle(fleet, key.clone()).await.unwrap();
+                assert!(scheduler.movement.wait(&key).is_paused, "it is known now");
+            }
+        }
     }
 
     #[tokio::test(start_paused = true)]

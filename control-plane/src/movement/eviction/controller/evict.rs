@@ -85,11 +85,6 @@ pub(super) async fn evict(
                 if !goes(placed) {
                     return overruled(goes((&eviction.binding.spec, own.as_deref())));
                 }
-                match controller.confirmations.confirm(fleet, &cluster).await {
-                    Ok(true) => {}
-                    Ok(false) => return Outcome::Conflict,
-                    Err(error) => return Outcome::Failed(error.to_string()),
-                }
             }
             let purge_mode = judge::purge_mode(spec, &controller.switches, cause);
             (EvictionReason::Taint(cause), purge_mode)
@@ -99,6 +94,15 @@ pub(super) async fn evict(
             return overruled(judge(&eviction.binding.spec).is_some());
         }
     };
+    match fleet
+        .confirmations
+        .confirm(fleet, &[&eviction.cluster])
+        .await
+    {
+        Ok(true) => {}
+        Ok(false) => return Outcome::Conflict,
+        Err(error) => return Outcome::Failed(error.to_string()),
+    }
     let status = eviction.binding.status();
     let departure = Departure::new(spec, status, &eviction.cluster, reason, &purge_mode);
     let planning = controller.planning.lock().await;
