@@ -7,20 +7,26 @@
 
 use std::collections::BTreeMap;
 
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::objects::{self, items, referent, text};
 use super::scene::Scene;
 use super::{Oracle, Violation};
-use crate::history::{Api, Entry, Key, Request};
+use crate::history::{Api, Entry, Key, Request, World};
 
 const NAME: &str = "data";
+
+/// Time in which the agent and the engine of a member that is back have demoted what it has.
+const BACK: SignedDuration = SignedDuration::from_secs(60);
 
 /// The oracle.
 #[derive(Debug, Default)]
 pub struct Data {
     /// The rules of each binding that has some, with its workload.
     rules: BTreeMap<Key, Value>,
+    /// Members that were down, and when they came back.
+    back: BTreeMap<String, Timestamp>,
 }
 
 impl Oracle for Data {
@@ -29,6 +35,9 @@ impl Oracle for Data {
     }
 
     fn observe(&mut self, entry: &Entry, scene: &Scene) -> Vec<Violation> {
+        if let Some(World::Up(member)) = entry.world() {
+            self.back.insert(member.clone(), entry.at);
+        }
         let Some(request) = entry.commit() else {
             return Vec::new();
         };
@@ -40,7 +49,8 @@ impl Oracle for Data {
         }
         let rules = self.rules.values();
         let wrong = rules.filter_map(|rules| {
-            two(rules, request, scene).or_else(|| early(rules, request, scene))
+            self.two(rules, request, scene)
+                .or_else(|| early(rules, request, scene))
         });
         wrong
             .map(|why| scene.violation(NAME, &request.key(), &why))
@@ -55,6 +65,47 @@ impl Data {
             Some(spec) => _ = self.rules.insert(request.key(), spec.clone()),
             None => _ = self.rules.remove(&request.key()),
         }
+    }
+
+    /// Returns whether the agent of a member would have demoted an object by now, had it not been
+    /// down.
+    fn is_fenced(&self, rules: &Value, role: &Value, member: &str, scene: &Scene) -> bool {
+        let after = objects::number(rules, "/failover/cluster/fencing/afterSeconds");
+        let takes = objects::number(role, "/demotionSeconds").unwrap_or(60);
+        let is_long = |since: &Timestamp, seconds: i64| {
+            scene.now.duration_since(*since) >= SignedDuration::from_secs(seconds)
+        };
+        let is_back = |at: &Timestamp| scene.now.duration_since(*at) <= BACK;
+        after.is_some_and(|after| match scene.down.get(member) {
+            Some(since) => is_long(since, after + takes),
+            None => self.back.get(member).is_some_and(is_back),
+        })
+    }
+
+    /// Returns what is wrong if a write makes a second member primary.
+    fn two(&self, rules: &Value, request: &Request, scene: &Scene) -> Option<String> {
+        items(rules, "/dataReplication/roles").find_map(|role| {
+            let pointer = format!("/{}", text(role, "/path").replace('.', "/"));
+            let object = |member: &str| scene.objects.get(&object(rules, &role["object"], member)?);
+            let Api::Member(member) = &request.api else {
+                return None;
+            };
+            let is_it = self::object(rules, &role["object"], member) == Some(request.key());
+            let is_ordered = |it: &Value| text(it, &pointer) == text(role, "/primary");
+            let promoted = format!("/{}", text(&role["promoted"], "/path").replace('.', "/"));
+            let is_primary = |it: &Value| text(it, &promoted) == text(&role["promoted"], "/value");
+            let all = || {
+                let members = scene.members();
+                let counted = members.filter(|it| !self.is_fenced(rules, role, it, scene));
+                counted.filter_map(object)
+            };
+            let (ordered, are) = (
+                all().filter(|it| is_ordered(it)).count(),
+                all().filter(|it| is_primary(it)).count(),
+            );
+            (is_it && (ordered > 1 || are > 1))
+                .then(|| format!("{ordered} members are ordered to be primary, and {are} are"))
+        })
     }
 }
 
@@ -76,28 +127,6 @@ fn says(object: &Value, check: &Value) -> bool {
     }
     let pointer = format!("/{}", text(check, "/path").replace('.', "/"));
     text(object, &pointer) == text(check, "/value")
-}
-
-/// Returns what is wrong if a write makes a second member primary.
-fn two(rules: &Value, request: &Request, scene: &Scene) -> Option<String> {
-    items(rules, "/dataReplication/roles").find_map(|role| {
-        let pointer = format!("/{}", text(role, "/path").replace('.', "/"));
-        let object = |member: &str| scene.objects.get(&object(rules, &role["object"], member)?);
-        let Api::Member(member) = &request.api else {
-            return None;
-        };
-        let is_it = self::object(rules, &role["object"], member) == Some(request.key());
-        let is_ordered = |it: &Value| text(it, &pointer) == text(role, "/primary");
-        let promoted = format!("/{}", text(&role["promoted"], "/path").replace('.', "/"));
-        let is_primary = |it: &Value| text(it, &promoted) == text(&role["promoted"], "/value");
-        let all = || scene.members().filter_map(object);
-        let (ordered, are) = (
-            all().filter(|it| is_ordered(it)).count(),
-            all().filter(|it| is_primary(it)).count(),
-        );
-        (is_it && (ordered > 1 || are > 1))
-            .then(|| format!("{ordered} members are ordered to be primary, and {are} are"))
-    })
 }
 
 /// Returns what is wrong if a write creates the workload in a member before its data is there.
@@ -203,6 +232,34 @@ mod tests {
             let is_so = reported.len() == usize::from(!expected.is_empty())
                 && reported.iter().all(|it| it.contains(expected));
             assert!(is_so, "{what}: {reported:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_dead_member_has_counts_until_its_agent_would_have_demoted_it() {
+        let fenced = json!({"cluster": {"fencing": {"afterSeconds": 60}}});
+        for (failover, down, back, is_kept) in [
+            (&fenced, 119, None, false),
+            (&fenced, 120, None, true),
+            (&fenced, 120, Some(60), true),
+            (&fenced, 120, Some(61), false),
+            (&json!({"cluster": {}}), 120, None, false),
+        ] {
+            let mut story = Story::new(Data::default());
+            for name in ["m1", "m2"] {
+                story.write(agent(name), &cluster_key(name), cluster("True", &[]));
+            }
+            let mut ruled = ruled();
+            ruled["spec"]["failover"] = failover.clone();
+            story.write(control_plane(), &binding_key("web"), ruled);
+            let first = replication("primary", "Primary", 2);
+            story.write(agent("m1"), &key("m1"), first.clone());
+            story.world(World::Down("m1".to_owned())).wait(down);
+            if let Some(seconds) = back {
+                story.world(World::Up("m1".to_owned())).wait(seconds);
+            }
+            story.write(agent("m2"), &key("m2"), first);
+            story.keeps(is_kept, (failover, down, back));
         }
     }
 }
