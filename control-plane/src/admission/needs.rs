@@ -82,7 +82,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::fleet::testing::{Bench, binding, pass};
+    use crate::fleet::testing::{Bench, binding};
 
     /// Returns a fleet with a Deployment that needs a ConfigMap, and whatever else.
     async fn bench(more: Option<Value>) -> Bench {
@@ -96,8 +96,7 @@ mod tests {
         let mut bench = Bench::new(objects.into_iter().chain(more));
         bench.api.serve_deployments();
         bench.fleet.follow_templates();
-        bench.follow().await;
-        pass(5).await;
+        bench.follow_for(5).await;
         bench
     }
 

@@ -195,7 +195,7 @@ mod tests {
 
     use super::*;
     use crate::fleet::template::{Kind, TEMPLATE_FINGERPRINT, Template};
-    use crate::fleet::testing::{self, Bench, binding, pass, refusal};
+    use crate::fleet::testing::{self, Bench, binding, refusal};
 
     fn policy(preserves: bool, id: &str) -> Value {
         let mut policy = testing::policy();
@@ -399,8 +399,7 @@ mod tests {
             bench.fleet.follow_templates();
             let kind = Kind::new("apps/v1", "Deployment");
             bench.fleet.templates.name(&kind);
-            bench.follow().await;
-            pass(10).await;
+            bench.follow_for(10).await;
             let spec = protected(&bench.fleet, &held);
             assert_eq!(json!(spec.suspension), expected, "made of a, is {image}");
         }

@@ -145,6 +145,18 @@ impl Bench {
         self.fleet.synced().await;
     }
 
+    /// Follows, and lets time pass.
+    pub async fn follow_for(&mut self, seconds: u64) {
+        self.follow().await;
+        pass(seconds).await;
+    }
+
+    /// Starts a controller, follows, and lets time pass.
+    pub async fn run(&mut self, start: impl FnOnce(&Arc<Fleet>, &mut Tasks), seconds: u64) {
+        start(&self.fleet, &mut self.tasks);
+        self.follow_for(seconds).await;
+    }
+
     /// Makes a fleet whose caches are filled.
     pub async fn followed<'a>(objects: impl IntoIterator<Item = (&'a str, Value)>) -> Self {
         let mut bench = Self::new(objects);

@@ -152,7 +152,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::fleet::testing::{self, Bench, pass};
+    use crate::fleet::testing::{self, Bench};
 
     #[tokio::test(start_paused = true)]
     async fn taints_move_workloads_where_the_controller_that_judges_them_runs() {
@@ -178,8 +178,7 @@ mod tests {
                 is_pushed: false,
             }
             .evictor();
-            bench.follow().await;
-            pass(60).await;
+            bench.follow_for(60).await;
             let workload = bench.api.binding("web-deployment");
             let has_left = workload["spec"]["clusters"][0]["name"] != "m1";
             assert_eq!(has_left, is_judged, "{workload}");

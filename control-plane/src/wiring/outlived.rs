@@ -194,8 +194,7 @@ mod tests {
             left["status"]["conditions"] = json!([condition]);
             let mut bench = Bench::new([("resourcebindings", left.clone())]);
             outlived.start(&bench.fleet, &mut bench.tasks);
-            bench.follow().await;
-            pass(30).await;
+            bench.follow_for(30).await;
             let said = |bench: &Bench| {
                 let binding = bench.binding("web-deployment").unwrap();
                 let said = conditions::get(&binding.status().conditions, outlived.condition);

@@ -84,7 +84,7 @@ mod tests {
     use http::Method;
 
     use super::*;
-    use crate::fleet::testing::{Bench, pass, refusal};
+    use crate::fleet::testing::{Bench, refusal};
 
     #[test]
     fn an_id_is_published_where_there_is_none() {
@@ -158,9 +158,7 @@ mod tests {
             let (path, body) = ("/karmada-cluster", refusal(code, reason, CLUSTER_NAMESPACE));
             bench.api.answer(Method::PATCH, path, code, body);
         }
-        start(&bench.fleet, &mut bench.tasks);
-        bench.follow().await;
-        pass(10).await;
+        bench.run(start, 10).await;
         bench.api.writes().len()
     }
 

@@ -198,13 +198,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_leader_shows_its_clusters_from_its_start_on() {
-        use crate::fleet::testing::{self, Bench, pass};
+        use crate::fleet::testing::{self, Bench};
         let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
         let _recording = metrics::set_default_local_recorder(&recorder);
         let mut bench = Bench::new([("clusters", testing::cluster("m1"))]);
-        start(&bench.fleet, &mut bench.tasks);
-        bench.follow().await;
-        pass(1).await;
+        bench.run(start, 1).await;
         let text = render(&recorder.handle());
         let ready = r#"muster_cluster_ready{cluster_name="m1"} 1"#;
         assert!(text.lines().any(|it| it == ready), "{text}");

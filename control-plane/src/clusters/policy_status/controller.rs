@@ -241,9 +241,7 @@ mod tests {
             ];
             let settings = Settings::of_flags(&[flag.to_owned()]).unwrap();
             let mut bench = Bench::with(settings, objects);
-            start(&bench.fleet, &mut bench.tasks);
-            bench.follow().await;
-            pass(30).await;
+            bench.run(start, 30).await;
             let policy = bench.api.object("clustertaintpolicies", "", "failed");
             let status = &policy.unwrap()["status"];
             assert_eq!(status["conditions"][0]["reason"], expected, "{flag}");
@@ -276,9 +274,7 @@ mod tests {
         let plural = "clustertaintpolicies";
         let objects = [("clusters", cluster("m1")), (plural, policy(1))];
         let mut bench = Bench::with(settings, objects);
-        start(&bench.fleet, &mut bench.tasks);
-        bench.follow().await;
-        pass(30).await;
+        bench.run(start, 30).await;
         for (generation, expected) in [
             (None, "ControllerOff"),
             (Some(1), "Tainting"),

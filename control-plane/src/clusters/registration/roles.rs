@@ -184,9 +184,7 @@ mod tests {
                 dated(&json!({ "name": ROLE }), "2026-01-02T00:00:00Z"),
             ),
         ]);
-        start(&bench.fleet, &mut bench.tasks);
-        bench.follow().await;
-        pass(10).await;
+        bench.run(start, 10).await;
         bench
     }
 

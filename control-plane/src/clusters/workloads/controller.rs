@@ -146,9 +146,7 @@ mod tests {
             ("resourcebindings", workload),
         ];
         let mut bench = Bench::with(settings, objects);
-        start(&bench.fleet, &mut bench.tasks);
-        bench.follow().await;
-        pass(30).await;
+        bench.run(start, 30).await;
         bench
     }
 

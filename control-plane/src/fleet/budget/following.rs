@@ -133,8 +133,7 @@ mod tests {
         });
         let mut bench = Bench::new([("clusters", tainted.clone())]);
         let pace = budget(&Arc::clone(&bench.fleet), &mut bench.tasks);
-        bench.follow().await;
-        pass(5).await;
+        bench.follow_for(5).await;
         bench
             .api
             .delay(Method::GET, "/clusters/m1", Duration::from_secs(5));

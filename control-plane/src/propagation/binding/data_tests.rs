@@ -81,9 +81,7 @@ async fn started_with(
     objects: impl IntoIterator<Item = (&'static str, Value)>,
 ) -> Bench {
     let mut bench = serving(settings, objects);
-    start(&bench.fleet, &mut bench.tasks);
-    bench.follow().await;
-    pass(10).await;
+    bench.run(start, 10).await;
     bench
 }
 

@@ -334,8 +334,7 @@ mod tests {
         bench
             .api
             .put("overridepolicies", policy("old", "apps/v2", &["m1"]));
-        bench.follow().await;
-        pass(5).await;
+        bench.follow_for(5).await;
         let policies = [
             policy("sound", "apps/v1", &["m1"]),
             policy("of-another-version", "apps/v2", &["m1"]),

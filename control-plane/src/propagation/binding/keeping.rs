@@ -80,7 +80,7 @@ mod tests {
     use super::super::leaving_tests::{bound, work_of};
     use super::super::replacing_tests::to;
     use super::*;
-    use crate::fleet::testing::{cluster, deployment, pass};
+    use crate::fleet::testing::{cluster, deployment};
 
     #[test]
     fn what_is_kept_for_long_is_reported_once_and_its_end_too() {
@@ -108,8 +108,7 @@ mod tests {
             let works = ["m1", "m2"].map(|cluster| work_of(&binding, cluster));
             let clusters = ["m1", "m2"].map(cluster);
             let mut bench = bound(clusters, deployment(0), binding, works);
-            bench.follow().await;
-            pass(10 * 60).await;
+            bench.follow_for(10 * 60).await;
             let works = bench.api.all("works").into_iter();
             let left = works.filter(|it| it["metadata"]["deletionTimestamp"].is_null());
             assert_eq!(left.count(), 0, "the template asks for no replicas");

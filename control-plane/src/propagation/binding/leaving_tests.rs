@@ -80,9 +80,7 @@ pub(super) fn bound(
 async fn bench<'a>(objects: impl IntoIterator<Item = (&'a str, Value)>) -> Bench {
     let clusters = ["m1", "m2"].map(|name| ("clusters", cluster(name)));
     let mut bench = Bench::new(clusters.into_iter().chain(objects));
-    start(&bench.fleet, &mut bench.tasks);
-    bench.follow().await;
-    pass(1).await;
+    bench.run(start, 1).await;
     bench
 }
 
@@ -228,8 +226,7 @@ async fn a_copy_whose_updates_wait_for_a_fence_is_suspended_all_the_same() {
     work["metadata"]["name"] = json!(name);
     let clusters = ["m1", "m2"].map(cluster);
     let mut bench = bound(clusters, deployment(2), binding, [work, old]);
-    bench.follow().await;
-    pass(10).await;
+    bench.follow_for(10).await;
     let work = bench.api.object("works", "karmada-es-m1", &name).unwrap();
     assert_eq!(work["spec"]["suspendDispatching"], json!(true));
 }
@@ -360,8 +357,7 @@ async fn a_namespace_that_a_policy_propagates_stays_where_another_policy_preserv
     start(&bench.fleet, &mut bench.tasks);
     bench.fleet.follow_templates();
     bench.fleet.templates.name(&kind);
-    bench.follow().await;
-    pass(60).await;
+    bench.follow_for(60).await;
     of_namespace["metadata"]["deletionTimestamp"] = json!(deleted);
     bench.api.put("clusterresourcebindings", of_namespace);
     pass(60).await;
@@ -446,8 +442,7 @@ async fn defined(
     bench.api.serve(&path, version, plural, kind);
     start(&bench.fleet, &mut bench.tasks);
     bench.fleet.templates.name(&Kind::new(version, kind));
-    bench.follow().await;
-    pass(60).await;
+    bench.follow_for(60).await;
     bench
 }
 
@@ -765,8 +760,7 @@ async fn a_cluster_leaves_although_the_binding_does_not_remove_a_work_there_any_
     let error = refusal(500, "InternalError", "web");
     let path = "/karmada-es-m1/works/web";
     bench.api.answer(Method::DELETE, path, 500, error);
-    bench.follow().await;
-    pass(1).await;
+    bench.follow_for(1).await;
     let asked = written(&bench, "web").into_iter();
     assert!(asked.map(|it| it.0).any(|it| it == Method::DELETE));
     // Before the deletion is tried again, the copy becomes the last one that may run.
@@ -807,8 +801,7 @@ async fn a_binding_does_not_take_back_what_is_said_of_a_copy_in_a_cluster_that_l
     start(&bench.fleet, &mut bench.tasks);
     bench.fleet.follow_templates();
     bench.fleet.templates.name(&Kind::new("v1", kind));
-    bench.follow().await;
-    pass(10).await;
+    bench.follow_for(10).await;
     let work = muster_shared::names::work(kind, "web", "shop");
     assert!(bench.api.object("works", "karmada-es-m1", &work).is_some());
     bench.api.forget();
@@ -849,8 +842,7 @@ async fn a_list_that_lacks_a_claim_for_storage_deletes_no_data_when_its_policy_i
     start(&bench.fleet, &mut bench.tasks);
     bench.fleet.follow_templates();
     bench.fleet.templates.name(&Kind::new("v1", kind));
-    bench.follow().await;
-    pass(10).await;
+    bench.follow_for(10).await;
     bench.api.forget();
     bench.api.hide(plural, "shop", "web");
     pass(5).await;

@@ -478,9 +478,7 @@ mod tests {
             ("works", placed),
         ];
         let mut bench = testing::Bench::new(objects);
-        start(&bench.fleet, &mut bench.tasks);
-        bench.follow().await;
-        testing::pass(1).await;
+        bench.run(start, 1).await;
         assert!(bench.api.writes().is_empty(), "it is the policy's");
         bench.api.delete("works", "karmada-es-m1", &work);
         testing::pass(1).await;

@@ -342,8 +342,7 @@ mod tests {
         bench.api.serve_deployments();
         bench.fleet.follow_templates();
         follow(&bench.fleet, &Queue::new("bindings"));
-        bench.follow().await;
-        pass(5).await;
+        bench.follow_for(5).await;
         bench
     }
 
@@ -410,8 +409,7 @@ mod tests {
             bench.api.serve_deployments();
             bench.fleet.follow_templates();
             answer(&bench.fleet);
-            bench.follow().await;
-            pass(5).await;
+            bench.follow_for(5).await;
             let binding = bench.binding("web-deployment").unwrap();
             let lookup = &bench.fleet.override_lookup;
             assert_eq!(lookup.least(&binding.spec, "m1", 4), least, "{path}");
@@ -492,8 +490,7 @@ mod tests {
         let mut bench = bound([cluster("m1")], template, binding, []);
         bench.api.put("propagationpolicies", depends);
         bench.api.put("overridepolicies", overrides(true));
-        bench.follow().await;
-        pass(10).await;
+        bench.follow_for(10).await;
         let orders = |bench: &Bench| {
             let work = bench.api.all("works").remove(0);
             let paused = work["spec"]["workload"]["manifests"][0]["spec"]["paused"].clone();
@@ -569,8 +566,7 @@ mod tests {
                 ("overridepolicies", mirror.clone()),
             ]);
             bench.api.serve("/api/v1", "v1", "configmaps", "ConfigMap");
-            bench.follow().await;
-            pass(10).await;
+            bench.follow_for(10).await;
             let is_mirrored = || {
                 let work = bench.api.all("works").remove(0);
                 let manifest = &work["spec"]["workload"]["manifests"][0];

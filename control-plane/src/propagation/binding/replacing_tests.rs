@@ -34,8 +34,7 @@ async fn a_copy_goes_once_the_target_is_known_to_have_its_own_although_its_delet
     for fails in [false, true] {
         let (clusters, binding) = (["m1", "m2"].map(cluster), to(&["m1", "m2"], 1));
         let mut bench = bound(clusters, deployment(2), binding, []);
-        bench.follow().await;
-        pass(10).await;
+        bench.follow_for(10).await;
         // Works that nobody has asked to be deleted.
         let staying = || {
             let works = bench.api.all("works").into_iter();
@@ -91,8 +90,7 @@ async fn what_runs_in_a_cluster_that_leaves_stands_for_no_replica_elsewhere() {
     });
     binding["status"] = json!({"aggregatedStatus": reports});
     let mut bench = bound([cluster("m1"), leaving], deployment(4), binding, works);
-    bench.follow().await;
-    pass(60).await;
+    bench.follow_for(60).await;
     let work = bench.api.object("works", "karmada-es-m1", &name).unwrap();
     let asked = &work["spec"]["workload"]["manifests"][0]["spec"]["replicas"];
     assert_eq!(*asked, json!(4), "those in m2 are about to be removed");
@@ -114,8 +112,7 @@ async fn a_work_that_cannot_be_read_keeps_no_other_cluster_from_what_the_templat
     for fails in [false, true] {
         let (clusters, binding) = (["m1", "m2"].map(cluster), to(&["m1", "m2"], 1));
         let mut bench = bound(clusters, template("a"), binding, []);
-        bench.follow().await;
-        pass(10).await;
+        bench.follow_for(10).await;
         let name = names::work("Deployment", "web", "shop");
         // The copy in m1 is deselected, and selected again before the API has deleted its Work.
         let path = format!("/karmada-es-m1/works/{name}");
@@ -162,9 +159,7 @@ async fn somebody_is_reported_where_the_api_does_not_delete_a_work_for_an_hour_w
         bench
             .api
             .answer(Method::DELETE, "/karmada-es-m1/works/web", code, refused);
-        start(&bench.fleet, &mut bench.tasks);
-        bench.follow().await;
-        pass(60 * 60).await;
+        bench.run(start, 60 * 60).await;
         let reported = bench.api.reported().await;
         let reported = reported.iter().any(|it| it.1 == "SyncWorkFailed");
         assert!(reported, "{code}: two copies run, and nothing says why");

@@ -115,8 +115,7 @@ mod tests {
     async fn the_labels_of_a_state_stay_although_the_gate_is_switched_off() {
         // The gate is off by default.
         let mut bench = bound([cluster("m2")], deployment(2), to(&["m2"], 1), []);
-        bench.follow().await;
-        pass(10).await;
+        bench.follow_for(10).await;
         let mut work = bench.api.all("works").remove(0);
         let labels =
             |work: &Value| work["spec"]["workload"]["manifests"][0]["metadata"]["labels"].clone();

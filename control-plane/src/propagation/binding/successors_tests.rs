@@ -26,8 +26,7 @@ async fn removes(
     seconds: u64,
 ) -> bool {
     let mut bench = of_two(target, binding, works);
-    bench.follow().await;
-    pass(seconds).await;
+    bench.follow_for(seconds).await;
     !written(&bench, "web-deployment").is_empty()
 }
 
@@ -194,8 +193,7 @@ async fn withdrawn_from_m1(report: impl Fn(&str, &mut Value), seconds: u64) -> u
     });
     binding["metadata"]["generation"] = json!(1);
     let mut bench = of_two(cluster("m2"), binding, works);
-    bench.follow().await;
-    pass(10).await;
+    bench.follow_for(10).await;
     bench.api.forget();
     bench.api.put("resourcebindings", to(&["m2"], 2));
     pass(seconds).await;
@@ -249,8 +247,7 @@ async fn a_work_that_does_not_ask_for_the_copy_yet_takes_the_place_of_no_living_
         let refused = refusal(403, "Forbidden", &name);
         let path = format!("/karmada-es-m2/works/{name}");
         bench.api.answer(Method::PATCH, &path, 403, refused);
-        bench.follow().await;
-        pass(10 * 60).await;
+        bench.follow_for(10 * 60).await;
         let is_left = written(&bench, "web-deployment").is_empty();
         assert_eq!(
             is_left, stays,
@@ -266,8 +263,7 @@ async fn a_copy_that_waits_for_others_is_not_removed_while_movement_is_paused() 
         let binding = to(&["m2"], 1);
         let old = work_of(&binding, "m1");
         let mut bench = of_two(ready("m2", "Unknown"), binding, [old]);
-        bench.follow().await;
-        pass(60).await;
+        bench.follow_for(60).await;
         assert_eq!(written(&bench, "web-deployment"), [], "it waits");
         if is_paused {
             let mut paused = cluster("m1");
@@ -307,8 +303,7 @@ async fn somebody_is_reported_why_a_copy_that_a_policy_has_taken_away_stays_for_
         let old = work_of(&binding, "m1");
         let works = [old].into_iter().chain(former);
         let mut bench = of_two(target, binding, works);
-        bench.follow().await;
-        pass(2 * 60 * 60).await;
+        bench.follow_for(2 * 60 * 60).await;
         assert_eq!(written(&bench, "web-deployment"), [], "{what}: it stays");
         let bound = bench.binding("web-deployment").unwrap();
         let conditions = &bound.status().conditions;
@@ -460,8 +455,7 @@ async fn a_copy_that_is_withdrawn_goes_although_nothing_is_dispatched_to_another
             binding,
             [old],
         );
-        bench.follow().await;
-        pass(10).await;
+        bench.follow_for(10).await;
         apply(&bench, "m2");
         if suspended.is_null() {
             apply(&bench, "m3");
@@ -522,8 +516,7 @@ async fn an_old_copy_goes_although_an_autoscaler_has_scaled_the_new_one_to_zero(
     let mut template = deployment(2);
     template["metadata"]["labels"] = json!({"resourcetemplate.karmada.io/retain-replicas": "true"});
     let mut bench = bound(["m1", "m2"].map(cluster), template, binding, [old, new]);
-    bench.follow().await;
-    pass(60 * 60).await;
+    bench.follow_for(60 * 60).await;
     assert!(
         !written(&bench, "web-deployment").is_empty(),
         "m1 was taken out of the policy an hour ago; what is in m2 is as it is wanted"
@@ -549,8 +542,7 @@ async fn a_target_that_refuses_once_after_a_long_wait_has_not_gone_on_refusing()
         binding,
         works,
     );
-    bench.follow().await;
-    pass(60).await;
+    bench.follow_for(60).await;
     assert_eq!(written(&bench, "web-deployment"), [], "it waits for m3");
     // Its first attempt comes a moment before the namespace is there; the next one succeeds.
     let mut refused = bench.api.object("works", "karmada-es-m3", &name).unwrap();
@@ -583,8 +575,7 @@ async fn a_copy_that_its_member_scales_up_from_a_template_of_none_is_a_living_on
         let refused = refusal(403, "Forbidden", "web");
         let path = "/karmada-es-m2/works";
         bench.api.answer(Method::POST, path, 403, refused);
-        bench.follow().await;
-        pass(10 * 60).await;
+        bench.follow_for(10 * 60).await;
         let is_removed = !written(&bench, "web-deployment").is_empty();
         assert_eq!(
             is_removed,

@@ -48,9 +48,7 @@ async fn with_job(clusters: &[&str], job: Value, binding: Value) -> Bench {
     let clusters = clusters.iter().map(|it| ("clusters", cluster(it)));
     let mut bench = Bench::new(clusters.chain([("resourcebindings", binding), ("jobs", job)]));
     bench.api.serve("/apis/batch/v1", "batch/v1", "jobs", "Job");
-    start(&bench.fleet, &mut bench.tasks);
-    bench.follow().await;
-    pass(10).await;
+    bench.run(start, 10).await;
     bench
 }
 
@@ -87,8 +85,7 @@ async fn a_workload_that_is_scaled_from_zero_gets_its_replicas_when_its_binding_
         let claim = |object| if is_claimed { claimed(object) } else { object };
         let (template, binding_of_none) = (claim(deployment(0)), claim(binding(0, 0, 0)));
         let mut bench = bound([cluster("m2")], template, binding_of_none, []);
-        bench.follow().await;
-        pass(10).await;
+        bench.follow_for(10).await;
         bench.api.forget();
         bench.api.put("deployments", claim(deployment(7)));
         pass(1).await;
@@ -130,8 +127,7 @@ async fn a_workload_that_is_scaled_from_zero_waits_although_a_cluster_of_it_has_
     let no_namespace = refusal(404, "NotFound", "karmada-es-m3");
     let path = "/karmada-es-m3/works";
     bench.api.answer(Method::POST, path, 404, no_namespace);
-    bench.follow().await;
-    pass(300).await;
+    bench.follow_for(300).await;
     bench.api.forget();
     bench.api.put("deployments", claimed(deployment(7)));
     pass(1).await;
@@ -195,8 +191,7 @@ async fn a_divided_workload_that_is_scaled_from_zero_is_asked_for_once_however_l
     binding["spec"]["clusters"] = json!(targets);
     let template = claimed(deployment(0));
     let mut bench = bound(names.map(cluster), template, claimed(binding), []);
-    bench.follow().await;
-    pass(10).await;
+    bench.follow_for(10).await;
     // The detector is busy for half a minute, or is stopped.
     bench.api.put("deployments", claimed(deployment(7)));
     pass(30).await;
@@ -223,8 +218,7 @@ async fn what_is_reported_of_replicas_that_are_not_divided_yet_is_true() {
     // None of them is ready, and nothing is to be ready elsewhere.
     work["status"]["manifestStatuses"][0]["status"] = json!({"replicas": 4});
     let mut bench = bound([cluster("m1")], deployment(4), binding, [work]);
-    bench.follow().await;
-    pass(60).await;
+    bench.follow_for(60).await;
     let bound = bench.api.binding("web-deployment");
     let reported = bound["status"]["conditions"]
         .as_array()
@@ -256,8 +250,7 @@ async fn a_copy_runs_on_that_was_scaled_to_zero_and_back_while_dispatching_was_s
             json!({"replicas": 3, "readyReplicas": 3});
         let clusters = ["m1", "m2"].map(cluster);
         let mut bench = bound(clusters, deployment(7), binding, [work]);
-        bench.follow().await;
-        pass(10).await;
+        bench.follow_for(10).await;
         let name = names::work("Deployment", "web", "shop");
         let work = bench.api.object("works", "karmada-es-m1", &name).unwrap();
         assert_eq!(work["spec"]["suspendDispatching"], json!(false), "{share}");
@@ -291,8 +284,7 @@ async fn what_the_policy_protects_is_obeyed_where_replicas_are_kept_too() {
             ("resourcebindings", binding),
             ("works", work),
         ]);
-        bench.follow().await;
-        pass(10).await;
+        bench.follow_for(10).await;
         let name = names::work("Deployment", "web", "shop");
         let work = bench.api.object("works", "karmada-es-m1", &name).unwrap();
         let says =

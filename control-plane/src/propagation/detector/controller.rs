@@ -579,9 +579,7 @@ mod tests {
             ];
             let mut bench = Bench::new(objects);
             bench.api.serve_deployments();
-            start(&bench.fleet, &mut bench.tasks);
-            bench.follow().await;
-            pass(30).await;
+            bench.run(start, 30).await;
             let mut edited = deployment(replicas);
             edited["metadata"]["labels"] = json!({"team": "a"});
             bench.api.put("deployments", edited);

@@ -151,9 +151,7 @@ mod tests {
             let path = format!("/apis/{version}");
             bench.api.serve(&path, version, PLURAL, KIND);
         }
-        crate::propagation::detector::start(&bench.fleet, &mut bench.tasks);
-        bench.follow().await;
-        pass(30).await;
+        bench.run(crate::propagation::detector::start, 30).await;
         bench
     }
 

@@ -79,8 +79,7 @@ async fn a_request_is_answered_although_its_job_completed_before_the_answer_was_
     let mut bench = Bench::new([("clusters", cluster("m2")), ("resourcebindings", moved)]);
     let pace = Pace::of(&bench.fleet.settings);
     start(&bench.fleet, pace, &mut bench.tasks);
-    bench.follow().await;
-    pass(60).await;
+    bench.follow_for(60).await;
     let status = bench.api.binding("web-deployment")["status"].clone();
     assert_eq!(status["schedulerObservedGeneration"], 3);
     assert_eq!(status["lastScheduledTime"], requested);

@@ -93,7 +93,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_divided_job_has_not_completed_while_a_part_of_it_runs_nowhere() {
-        use crate::fleet::testing::{Bench, binding, cluster, pass, work};
+        use crate::fleet::testing::{Bench, binding, cluster, work};
 
         let job = |completions: u64| {
             json!({
@@ -125,8 +125,7 @@ mod tests {
             ]);
             bench.api.serve("/apis/batch/v1", "batch/v1", "jobs", "Job");
             bench.fleet.follow_templates();
-            bench.follow().await;
-            pass(5).await;
+            bench.follow_for(5).await;
             let bound = bench.binding("web-deployment").unwrap();
             let found = has_completed_everywhere(&bench.fleet, &bound);
             assert_eq!(found, Some(expected), "{share} of 40");
@@ -135,7 +134,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_bare_pod_that_has_succeeded_stays_so_when_its_cluster_has_left_the_fleet() {
-        use crate::fleet::testing::{Bench, binding, cluster, pass};
+        use crate::fleet::testing::{Bench, binding, cluster};
 
         for (policy, expected) in [("Never", true), ("OnFailure", true), ("Always", false)] {
             let pod = json!({
@@ -158,8 +157,7 @@ mod tests {
             ]);
             bench.api.serve("/api/v1", "v1", "pods", "Pod");
             bench.fleet.follow_templates();
-            bench.follow().await;
-            pass(5).await;
+            bench.follow_for(5).await;
             let bound = bench.binding("web-deployment").unwrap();
             let found = has_completed_everywhere(&bench.fleet, &bound);
             assert_eq!(found, Some(expected), "{policy}");

@@ -44,8 +44,7 @@ async fn started(m1: Value, bindings: impl IntoIterator<Item = Value>) -> Bench 
     let mut bench = Bench::new(clusters.into_iter().chain(bindings));
     let pace = Pace::of(&bench.fleet.settings);
     start(&bench.fleet, pace, &mut bench.tasks);
-    bench.follow().await;
-    pass(10).await;
+    bench.follow_for(10).await;
     bench
 }
 

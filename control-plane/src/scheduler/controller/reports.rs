@@ -221,8 +221,7 @@ mod tests {
         let mut bench = Bench::new(objects);
         let fleet = Arc::clone(&bench.fleet);
         let scheduler = Scheduler::new(&fleet, Pace::of(&fleet.settings));
-        bench.follow().await;
-        pass(5).await;
+        bench.follow_for(5).await;
         let written = bench.binding("web-deployment").unwrap();
         let key = BindingKey::of(written.as_ref());
         let now = fleet.clock.now();

@@ -80,9 +80,7 @@ fn with<'a>(objects: impl IntoIterator<Item = (&'a str, Value)>) -> Bench {
 }
 
 async fn started(mut bench: Bench) -> Bench {
-    start(&bench.fleet, &mut bench.tasks);
-    bench.follow().await;
-    pass(1).await;
+    bench.run(start, 1).await;
     bench
 }
 

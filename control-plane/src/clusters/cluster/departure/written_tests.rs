@@ -576,9 +576,7 @@ async fn a_large_cluster_that_leaves_asks_a_busy_api_no_more_than_it_answers() {
     let busy = refusal(429, "TooManyRequests", "");
     bench.api.answer(Method::DELETE, "", 429, busy.clone());
     bench.api.answer(Method::PATCH, "", 429, busy);
-    crate::clusters::cluster::start(&bench.fleet, &mut bench.tasks);
-    bench.follow().await;
-    pass(60).await;
+    bench.run(crate::clusters::cluster::start, 60).await;
     let asked = bench.api.writes().len();
     assert!(
         asked <= MANY,

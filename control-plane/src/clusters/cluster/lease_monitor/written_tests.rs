@@ -97,9 +97,7 @@ async fn the_shorter_the_grace_the_more_often_the_api_is_asked() {
         ..Settings::default()
     };
     let mut bench = Bench::with(settings, []);
-    start(&bench.fleet, &mut bench.tasks);
-    bench.follow().await;
-    pass(10).await;
+    bench.run(start, 10).await;
     assert!(reads(&bench, "/leases") > 8);
 }
 

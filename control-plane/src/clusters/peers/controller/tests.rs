@@ -22,9 +22,7 @@ async fn bench(per_cluster: usize, clusters: Vec<Value>) -> Bench {
     };
     let clusters = clusters.into_iter().map(|it| ("clusters", it));
     let mut bench = Bench::with(settings, clusters);
-    start(&bench.fleet, &mut bench.tasks);
-    bench.follow().await;
-    pass(20).await;
+    bench.run(start, 20).await;
     bench
 }
 

@@ -468,8 +468,7 @@ async fn a_workload_stays_in_the_group_it_left_for_although_the_note_of_the_grou
     let refused = testing::refusal(500, "InternalError", "web-deployment");
     let (method, path) = (Method::PATCH, "/web-deployment/status");
     bench.api.answer(method, path, 500, refused);
-    bench.follow().await;
-    pass(60).await;
+    bench.follow_for(60).await;
     bench.api.answer_truly();
     bench.api.put("clusters", testing::cluster("m1"));
     pass(120).await;

@@ -443,8 +443,7 @@ async fn what_was_said_before_a_request_is_no_answer_to_it() {
     let fleet = Arc::clone(&bench.fleet);
     let pace = crate::fleet::budget::budget(&fleet, &mut bench.tasks);
     crate::movement::rebalance::start(&fleet, pace, &mut bench.tasks);
-    bench.follow().await;
-    pass(20).await;
+    bench.follow_for(20).await;
     assert_eq!(asked_and_moved(&bench), (MANY, 0));
     assert_eq!(results(&bench), 0, "no scheduler has looked at any of them");
 }

@@ -30,9 +30,7 @@ async fn bench<const N: usize>(more: [(&'static str, Value); N]) -> Bench {
     ];
     let mut bench = Bench::new(objects.into_iter().chain(more));
     bench.api.serve_deployments();
-    start(&bench.fleet, &mut bench.tasks);
-    bench.follow().await;
-    pass(10).await;
+    bench.run(start, 10).await;
     bench
 }
 
@@ -106,9 +104,7 @@ async fn a_template_is_not_complete_before_a_cluster_that_is_added_reports_it() 
         ("works", copy("m1")),
     ]);
     bench.api.serve_deployments();
-    start(&bench.fleet, &mut bench.tasks);
-    bench.follow().await;
-    pass(10).await;
+    bench.run(start, 10).await;
     let reported = |bench: &Bench| {
         let status = bench.api.deployment()["status"].take();
         let mut conditions = status["conditions"].as_array().unwrap().iter();
@@ -156,9 +152,7 @@ async fn a_copy_that_is_kept_elsewhere_neither_holds_the_generation_back_nor_cou
         ("works", copy("m2", 2, "Unhealthy")),
     ]);
     bench.api.serve_deployments();
-    start(&bench.fleet, &mut bench.tasks);
-    bench.follow().await;
-    pass(10).await;
+    bench.run(start, 10).await;
     let reported = |bench: &Bench| {
         let key = TemplateKey::of(&bench.fleet.bindings.iter().next().unwrap().spec.resource);
         let Lookup::Found(template) = bench.fleet.templates.get(&key) else {
@@ -201,9 +195,7 @@ async fn what_is_nowhere_is_applied_only_if_it_asks_for_nothing() {
         });
         let mut bench = Bench::new([("resourcebindings", binding)]);
         bench.api.serve_deployments();
-        start(&bench.fleet, &mut bench.tasks);
-        bench.follow().await;
-        pass(10).await;
+        bench.run(start, 10).await;
         let held = bench.binding("web-deployment").unwrap();
         let reported = conditions::status(&held.status().conditions, "FullyApplied");
         assert_eq!(reported, Some(expected), "{components}");
@@ -243,9 +235,7 @@ async fn what_a_cluster_reported_last_is_unknown_while_it_is_silent_and_true_aga
         });
         let mut restarted = Bench::new(objects);
         restarted.api.serve_deployments();
-        start(&restarted.fleet, &mut restarted.tasks);
-        restarted.follow().await;
-        pass(60).await;
+        restarted.run(start, 60).await;
         let written = restarted.api.writes();
         assert!(written.is_empty(), "Ready is {ready}: {written:?}");
     }
@@ -277,9 +267,7 @@ async fn the_silence_of_a_cluster_that_is_to_have_no_replicas_and_has_none_leave
             ("works", empty),
         ]);
         bench.api.serve_deployments();
-        start(&bench.fleet, &mut bench.tasks);
-        bench.follow().await;
-        pass(10).await;
+        bench.run(start, 10).await;
         let held = bench.binding("web-deployment").unwrap();
         let reported = conditions::status(&held.status().conditions, "FullyApplied");
         assert_eq!(reported, Some(expected), "{share} {pods}");

@@ -355,8 +355,7 @@ async fn a_control_plane_that_starts_without_failover_takes_back_what_was_asked_
     ]);
     let pace = crate::fleet::budget::budget(&bench.fleet, &mut bench.tasks);
     crate::movement::rebalance::start(&bench.fleet, pace, &mut bench.tasks);
-    bench.follow().await;
-    pass(10).await;
+    bench.follow_for(10).await;
     let away = bench.api.binding("web-deployment");
     assert!(away["spec"]["rescheduleTriggeredAt"].is_null(), "{away}");
 }

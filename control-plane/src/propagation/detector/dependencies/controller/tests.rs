@@ -46,8 +46,7 @@ fn started<'a>(objects: impl Iterator<Item = (&'a str, Value)>) -> Bench {
 /// distributed.
 async fn bench_with(objects: impl Iterator<Item = (&str, Value)>) -> Bench {
     let mut bench = started(objects);
-    bench.follow().await;
-    pass(10).await;
+    bench.follow_for(10).await;
     bench
 }
 
@@ -280,9 +279,7 @@ async fn shared(preserves: bool, other_in: &str) -> Bench {
         ("resourcebindings", other),
     ];
     let mut bench = started(objects.into_iter());
-    crate::propagation::binding::start(&bench.fleet, &mut bench.tasks);
-    bench.follow().await;
-    pass(60).await;
+    bench.run(crate::propagation::binding::start, 60).await;
     for mut work in bench.api.all("works") {
         work["status"] = json!({"conditions": testing::only_condition("Applied", "True")});
         bench.api.put("works", work);
@@ -333,9 +330,7 @@ async fn what_a_preserved_workload_needs_stays_with_it_although_a_process_starts
             objects.map(move |it| (plural, it))
         });
         let mut bench = started(left.chain([("resourcebindings", deleted(&before))]));
-        crate::propagation::binding::start(&bench.fleet, &mut bench.tasks);
-        bench.follow().await;
-        pass(60).await;
+        bench.run(crate::propagation::binding::start, 60).await;
         assert_eq!(stays_in_m1(&bench), json!(preserves));
     }
 }
@@ -378,8 +373,7 @@ async fn what_a_workload_chose_by_label_is_given_up_and_stays_in_the_members_onl
         bench
             .api
             .serve(path, group_version, "endpointslices", "EndpointSlice");
-        bench.follow().await;
-        pass(60).await;
+        bench.follow_for(60).await;
         let chosen = || bench.binding("chosen-endpointslice").unwrap();
         assert_eq!(chosen().spec.required_by.len(), 1, "{what}");
         referrer["metadata"]["generation"] = json!(2);
