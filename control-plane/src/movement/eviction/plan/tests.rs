@@ -1,7 +1,7 @@
 use std::sync::{Arc, LazyLock};
 
 use muster_shared::api::cluster::Cluster;
-use muster_shared::k8s::{Taint, Time};
+use muster_shared::k8s::Time;
 
 use super::*;
 use crate::fleet::testing::{self, at};
@@ -91,72 +91,42 @@ fn departure<'a>(spec: &'a ResourceBindingSpec, cluster: &'a str) -> Departure<'
     static UNREPORTED: LazyLock<ResourceBindingStatus> =
         LazyLock::new(ResourceBindingStatus::default);
     static CAUSE: LazyLock<Cause> = LazyLock::new(|| Cause {
-        taint: Taint::default(),
+        taint: testing::taint("down", "NoExecute"),
         rule: Rule::Untolerated,
     });
     let reason = EvictionReason::Taint(&CAUSE);
     Departure::new(spec, &UNREPORTED, cluster, reason, &PurgeMode::Gracefully)
 }
 
-struct Leave<'a> {
-    spec: &'a ResourceBindingSpec,
-    from: &'a str,
-    mode: PurgeMode,
-    ours: bool,
+/// Returns a status in which member1 reports a state, and an affinity group was used.
+fn observed(group: Option<&str>) -> ResourceBindingStatus {
+    serde_json::from_value(json!({
+        "aggregatedStatus": [{"clusterName": "member1", "status": {"id": "7f"}}],
+        "schedulerObservingAffinityName": group,
+    }))
+    .unwrap()
 }
 
-fn try_to(leave: &Leave<'_>, snapshot: &Snapshot) -> Result<Plan, Nowhere> {
-    try_with(leave, snapshot, &Options::default(), &json!({}))
-}
-
-/// Plans the departure with these options and this additional status.
-fn try_with(
-    leave: &Leave<'_>,
-    snapshot: &Snapshot,
-    options: &Options,
-    status: &Value,
-) -> Result<Plan, Nowhere> {
-    let taint = Taint {
-        key: "down".into(),
-        effect: "NoExecute".into(),
-        ..Taint::default()
-    };
-    let cause = Cause {
-        taint,
-        rule: Rule::Untolerated,
-    };
-    let mut reported = status.clone();
-    reported["aggregatedStatus"] = json!([{"clusterName": "member1", "status": {"id": "7f"}}]);
-    let departure = Departure {
-        status: &serde_json::from_value(reported).unwrap(),
-        reason: EvictionReason::Taint(&cause),
-        purge_mode: &leave.mode,
+/// Returns a departure with that state, which is preserved.
+fn stateful<'a>(spec: &'a ResourceBindingSpec, cluster: &'a str) -> Departure<'a> {
+    static OBSERVED: LazyLock<ResourceBindingStatus> = LazyLock::new(|| observed(None));
+    Departure {
+        status: &OBSERVED,
         preserves_state: true,
-        ours: leave.ours,
-        ..departure(leave.spec, leave.from)
-    };
-    plan(&departure, snapshot, options, at(50))
+        ..departure(spec, cluster)
+    }
+}
+
+/// Returns such a departure from member1 in a purge mode.
+fn in_mode<'a>(spec: &'a ResourceBindingSpec, purge_mode: &'a PurgeMode) -> Departure<'a> {
+    Departure {
+        purge_mode,
+        ..stateful(spec, "member1")
+    }
 }
 
 fn planned(departure: &Departure<'_>, snapshot: &Snapshot) -> Result<Plan, Nowhere> {
     plan(departure, snapshot, &Options::default(), at(50))
-}
-
-fn gracefully<'a>(spec: &'a ResourceBindingSpec, from: &'a str) -> Leave<'a> {
-    Leave {
-        spec,
-        from,
-        mode: PurgeMode::Gracefully,
-        ours: true,
-    }
-}
-
-/// Returns the departure of a workload from member1 in a purge mode.
-fn in_mode(spec: &ResourceBindingSpec, mode: PurgeMode) -> Leave<'_> {
-    Leave {
-        mode,
-        ..gracefully(spec, "member1")
-    }
 }
 
 /// Returns the eviction tasks that a plan writes.
@@ -174,11 +144,9 @@ fn names(clusters: &[TargetCluster]) -> Vec<(&str, i32)> {
 
 #[test]
 fn a_divided_workload_moves_to_the_survivor_in_one_patch() {
-    let plan = try_to(
-        &gracefully(&divided(), "member1"),
-        &fleet(&["member1"], &["member2", "member3"]),
-    )
-    .unwrap();
+    let spec = divided();
+    let snapshot = fleet(&["member1"], &["member2", "member3"]);
+    let plan = planned(&stateful(&spec, "member1"), &snapshot).unwrap();
     assert_eq!(names(&plan.clusters), [("member2", 3)]);
     assert_eq!(
         plan.patch["spec"]["clusters"],
@@ -218,8 +186,8 @@ fn what_those_that_have_it_cannot_take_goes_to_a_cluster_without_it() {
         (options, &[("member2", 3)][..]),
         (options.elsewhere(), &[("member2", 1), ("member3", 2)]),
     ] {
-        let leave = in_mode(&spec, PurgeMode::Directly);
-        let plan = try_with(&leave, &snapshot, &options, &json!({})).unwrap();
+        let departure = in_mode(&spec, &PurgeMode::Directly);
+        let plan = plan(&departure, &snapshot, &options, at(50)).unwrap();
         let mut got = names(&plan.clusters);
         got.sort_unstable();
         assert_eq!(got, expected);
@@ -229,7 +197,7 @@ fn what_those_that_have_it_cannot_take_goes_to_a_cluster_without_it() {
 #[test]
 fn a_duplicated_workload_keeps_its_healthy_cluster_and_gains_an_allowed_one() {
     let snapshot = fleet(&["member2"], &["member1", "member3", "member4", "member5"]);
-    let plan = try_to(&gracefully(&duplicated(), "member2"), &snapshot).unwrap();
+    let plan = planned(&stateful(&duplicated(), "member2"), &snapshot).unwrap();
     let got = names(&plan.clusters);
     assert_eq!(got.len(), 2);
     assert!(got.contains(&("member1", 2)));
@@ -362,7 +330,7 @@ fn a_copy_that_no_other_cluster_takes_over_stays_under_a_taint_and_leaves_a_drai
 #[test]
 fn nobody_is_evicted_into_nowhere() {
     let stays = |spec: &ResourceBindingSpec, from: &str, snapshot: &Snapshot| {
-        try_to(&gracefully(spec, from), snapshot).unwrap_err()
+        planned(&stateful(spec, from), snapshot).unwrap_err()
     };
     let full = fleet(&["member1", "member2"], &["member4"]);
     let unfit = stays(&duplicated(), "member2", &full);
@@ -422,8 +390,7 @@ fn a_copy_on_a_cluster_that_is_dying_itself_is_no_refuge() {
         for replicas in [2, 0] {
             for mode in [PurgeMode::Gracefully, PurgeMode::Directly] {
                 let spec = copied(replicas, &at_least(1));
-                let leave = in_mode(&spec, mode.clone());
-                let got = try_to(&leave, &snapshot);
+                let got = planned(&in_mode(&spec, &mode), &snapshot);
                 assert_eq!(
                     got.is_ok(),
                     goes,
@@ -442,7 +409,7 @@ fn a_cluster_that_fell_silent_a_moment_ago_gets_nothing_that_flees() {
     let silent = |name| standing(name, &json!([]), "Unknown");
     let sound = cluster("member4", &json!([]));
     let snapshot = Snapshot::new([drained, silent("member2"), silent("member3"), sound]);
-    let plan = try_to(&gracefully(&spec, "member1"), &snapshot).unwrap();
+    let plan = planned(&stateful(&spec, "member1"), &snapshot).unwrap();
     assert_eq!(names(&plan.clusters), [("member2", 2), ("member4", 2)]);
 }
 
@@ -451,8 +418,8 @@ fn directly_leaves_no_task_and_no_way_back() {
     let mut tolerant = divided();
     Arc::make_mut(tolerant.placement.as_mut().unwrap()).cluster_tolerations =
         serde_json::from_value(json!([{"operator": "Exists", "tolerationSeconds": 30}])).unwrap();
-    let leave = in_mode(&tolerant, PurgeMode::Directly);
-    let plan = try_to(&leave, &one_of_two()).unwrap();
+    let departure = in_mode(&tolerant, &PurgeMode::Directly);
+    let plan = planned(&departure, &one_of_two()).unwrap();
     assert_eq!(names(&plan.clusters), [("member2", 3)]);
     assert_eq!(plan.patch["spec"].get("gracefulEvictionTasks"), None);
 }
@@ -460,11 +427,11 @@ fn directly_leaves_no_task_and_no_way_back() {
 #[test]
 fn beside_another_scheduler_the_decision_is_a_check_only() {
     let spec = divided();
-    let leave = Leave {
+    let departure = Departure {
         ours: false,
-        ..gracefully(&spec, "member1")
+        ..stateful(&spec, "member1")
     };
-    let plan = try_to(&leave, &one_of_two()).unwrap();
+    let plan = planned(&departure, &one_of_two()).unwrap();
     assert_eq!(
         plan.patch["spec"]["clusters"],
         json!([{"name": "member2", "replicas": 2}])
@@ -477,8 +444,7 @@ fn beside_another_scheduler_the_decision_is_a_check_only() {
 fn the_patch_that_evicts_says_why_and_where_to_in_every_purge_mode() {
     let spec = divided();
     for mode in [PurgeMode::Gracefully, PurgeMode::Directly, PurgeMode::Never] {
-        let leave = in_mode(&spec, mode.clone());
-        let plan = try_to(&leave, &one_of_two()).unwrap();
+        let plan = planned(&in_mode(&spec, &mode), &one_of_two()).unwrap();
         let record = plan.patch["metadata"]["annotations"][LAST_EVICTION].as_str();
         let said: Record = serde_json::from_str(record.unwrap()).unwrap();
         let cause = "taint down:NoExecute, which is not tolerated";
@@ -491,11 +457,11 @@ fn the_patch_that_evicts_says_why_and_where_to_in_every_purge_mode() {
 fn beside_another_scheduler_the_task_stays_in_every_purge_mode() {
     let spec = alone();
     for mode in [PurgeMode::Gracefully, PurgeMode::Directly, PurgeMode::Never] {
-        let leave = Leave {
+        let departure = Departure {
             ours: false,
-            ..in_mode(&spec, mode.clone())
+            ..in_mode(&spec, &mode)
         };
-        let plan = try_to(&leave, &one_of_two()).unwrap();
+        let plan = planned(&departure, &one_of_two()).unwrap();
         assert_eq!(plan.patch["spec"]["clusters"], Value::Null, "{mode}");
         let task = &tasks(&plan)[0];
         assert_eq!(task["fromCluster"], "member1", "{mode}");
@@ -510,18 +476,17 @@ fn a_task_left_over_from_an_earlier_eviction_does_not_swallow_the_new_one() {
         json!([{"fromCluster": "member1", "reason": "Old", "producer": "x", "purgeMode": "Never"}]),
     )
     .unwrap();
-    let plan = try_to(&gracefully(&spec, "member1"), &one_of_two()).unwrap();
+    let plan = planned(&stateful(&spec, "member1"), &one_of_two()).unwrap();
     let tasks = tasks(&plan);
     assert_eq!(tasks.len(), 1);
     assert_eq!(tasks[0]["purgeMode"], "Gracefully");
 }
 
 /// Returns the graceful eviction task that a purge mode leads to.
-fn task_of(mode: PurgeMode, failover: &Value) -> Option<Value> {
+fn task_of(mode: &PurgeMode, failover: &Value) -> Option<Value> {
     let mut spec = divided();
     spec.failover = serde_json::from_value(json!({"cluster": failover})).unwrap();
-    let leave = in_mode(&spec, mode);
-    let plan = try_to(&leave, &one_of_two()).unwrap();
+    let plan = planned(&in_mode(&spec, mode), &one_of_two()).unwrap();
     tasks(&plan).first().cloned()
 }
 
@@ -538,7 +503,7 @@ fn each_purge_mode_says_how_long_the_old_copy_stays() {
         ),
         (PurgeMode::Never, patient.clone(), Value::Null, json!(true)),
     ] {
-        let task = task_of(mode.clone(), &failover).unwrap();
+        let task = task_of(&mode, &failover).unwrap();
         assert_eq!(task["purgeMode"], json!(mode));
         assert_eq!(
             (&task["gracePeriodSeconds"], &task["suppressDeletion"]),
@@ -547,7 +512,7 @@ fn each_purge_mode_says_how_long_the_old_copy_stays() {
         );
     }
     assert_eq!(
-        task_of(PurgeMode::Directly, &patient),
+        task_of(&PurgeMode::Directly, &patient),
         None,
         "the old copy goes at once"
     );
@@ -559,13 +524,13 @@ fn the_state_of_the_old_copy_travels_in_the_task_whatever_becomes_of_that_copy()
     // The new copy gets it from the last task, whatever else is dropped.
     let mut spec = in_the_first_group();
     spec.failover = serde_json::from_value(json!({"cluster": rules("{.id}")})).unwrap();
-    let plan = to_the_backup(&spec, PurgeMode::Directly);
+    let plan = to_the_backup(&spec, &PurgeMode::Directly);
     let brought = tasks(&plan).iter();
     let brought = brought.map(|it| (it["fromCluster"].as_str(), &it["preservedLabelState"]));
     let (none, state) = (Value::Null, json!({"job": "7f"}));
     assert!(brought.eq([(Some("member2"), &none), (Some("member1"), &state)]));
     for mode in [PurgeMode::Gracefully, PurgeMode::Directly, PurgeMode::Never] {
-        let task = task_of(mode.clone(), &rules("{.id}")).unwrap();
+        let task = task_of(&mode, &rules("{.id}")).unwrap();
         assert_eq!(task["preservedLabelState"], json!({"job": "7f"}), "{mode}");
         assert_eq!(
             task["clustersBeforeFailover"],
@@ -581,8 +546,7 @@ fn the_state_of_the_old_copy_travels_in_the_task_whatever_becomes_of_that_copy()
         (PurgeMode::Gracefully, false),
         (PurgeMode::Never, false),
     ] {
-        let leave = in_mode(&spec, mode.clone());
-        let got = try_to(&leave, &one_of_two());
+        let got = planned(&in_mode(&spec, &mode), &one_of_two());
         let held = matches!(got, Err(Nowhere::State(_)));
         assert_eq!(held, stays, "{mode}: {got:?}");
         assert!(held || got.is_ok());
@@ -604,8 +568,8 @@ fn a_copy_that_was_never_healthy_passes_on_the_state_that_it_was_given() {
         let rules = json!([{"aliasLabelName": "job", "jsonPath": path}]);
         let failover = json!({"cluster": {"statePreservation": {"rules": rules}}});
         spec.failover = serde_json::from_value(failover).unwrap();
-        let leave = in_mode(&spec, PurgeMode::Directly);
-        let plan = try_to(&leave, &one_of_two()).unwrap();
+        let departure = in_mode(&spec, &PurgeMode::Directly);
+        let plan = planned(&departure, &one_of_two()).unwrap();
         let last = tasks(&plan).last().unwrap();
         assert_eq!(last["fromCluster"], "member1");
         assert_eq!(last["preservedLabelState"], json!({"job": "abc"}), "{path}");
@@ -667,7 +631,7 @@ fn a_state_that_was_not_used_goes_on_although_the_next_eviction_preserves_none()
     let mut spec = in_the_first_group();
     spec.graceful_eviction_tasks = brought;
     for mode in [PurgeMode::Gracefully, PurgeMode::Directly, PurgeMode::Never] {
-        let plan = to_the_backup(&spec, mode.clone());
+        let plan = to_the_backup(&spec, &mode);
         let state = given(&spec, &plan, "member3");
         assert_eq!(state.as_deref(), Some("abc"), "{mode}");
     }
@@ -701,12 +665,8 @@ fn a_decision_for_the_cluster_that_is_left_is_none() {
     // Without these filters the scheduler takes any cluster.
     let words = "*,-ClusterEviction,-TaintToleration".parse().unwrap();
     let options = Options::default().with_plugins(&words).unwrap();
-    let stays = try_with(
-        &gracefully(&spec, "member1"),
-        &one_of_two(),
-        &options,
-        &json!({}),
-    );
+    let departure = stateful(&spec, "member1");
+    let stays = plan(&departure, &one_of_two(), &options, at(50));
     assert_eq!(stays.unwrap_err(), Nowhere::Empty);
 }
 
@@ -719,19 +679,19 @@ fn the_affinity_that_was_used_is_reported_if_it_is_another_one_and_ours() {
         &json!([{"name": "member1", "replicas": 1}]),
         &json!({"clusterAffinities": [group("primary", "member1"), group("backup", "member2")]}),
     );
-    for (ours, observed, shown) in [
+    for (ours, used, shown) in [
         (true, "primary", Some("backup")),
         (true, "backup", None),
         (false, "primary", None),
         (false, "backup", None),
     ] {
-        let leave = Leave {
+        let departure = Departure {
             ours,
-            ..gracefully(&spec, "member1")
+            status: &observed(Some(used)),
+            ..stateful(&spec, "member1")
         };
-        let status = json!({"schedulerObservingAffinityName": observed});
-        let plan = try_with(&leave, &one_of_two(), &Options::default(), &status).unwrap();
-        assert_eq!(plan.affinity_name.as_deref(), shown, "{ours} {observed}");
+        let plan = planned(&departure, &one_of_two()).unwrap();
+        assert_eq!(plan.affinity_name.as_deref(), shown, "{ours} {used}");
     }
 }
 
@@ -751,8 +711,7 @@ fn a_cluster_that_does_not_report_its_kinds_is_a_refuge_where_kinds_are_not_aske
     ] {
         let options = Options::default();
         let options = options.with_plugins(&plugins.parse().unwrap()).unwrap();
-        let leave = gracefully(spec, "member1");
-        let got = try_with(&leave, &snapshot, &options, &json!({}));
+        let got = plan(&stateful(spec, "member1"), &snapshot, &options, at(50));
         assert_eq!(got.is_ok(), goes, "{plugins}: {got:?}");
     }
 }
@@ -783,7 +742,7 @@ fn of_many_clusters_a_few_are_named_and_the_others_counted() {
         let one_is_enough = json!([{"spreadByField": "cluster", "minGroups": 1}]);
         let placement = json!({"spreadConstraints": one_is_enough});
         let spec = spec(2, &json!(held), &placement);
-        let stays = try_to(&gracefully(&spec, "member1"), &snapshot);
+        let stays = planned(&stateful(&spec, "member1"), &snapshot);
         let message = stays.unwrap_err().to_string();
         let beginning = "no other cluster could take it: silent";
         assert!(message.starts_with(beginning), "{message}");
@@ -826,11 +785,13 @@ fn in_the_first_group() -> ResourceBindingSpec {
 }
 
 /// Plans the departure of such a workload from member1, for the second group.
-fn to_the_backup(spec: &ResourceBindingSpec, mode: PurgeMode) -> Plan {
+fn to_the_backup(spec: &ResourceBindingSpec, mode: &PurgeMode) -> Plan {
+    let departure = Departure {
+        status: &observed(Some("primary")),
+        ..in_mode(spec, mode)
+    };
     let fleet = fleet(&["member1"], &["member2", "member3", "member5"]);
-    let status = json!({"schedulerObservingAffinityName": "primary"});
-    let leave = in_mode(spec, mode);
-    try_with(&leave, &fleet, &Options::default(), &status).unwrap()
+    planned(&departure, &fleet).unwrap()
 }
 
 #[test]
@@ -842,7 +803,7 @@ fn healthy_copies_that_another_affinity_group_drops_stay_until_the_new_ones_are_
         // A workload that ran in two clusters may run in two.
         (PurgeMode::Directly, &["member2"]),
     ] {
-        let plan = to_the_backup(&spec, mode.clone());
+        let plan = to_the_backup(&spec, &mode);
         assert_eq!(names(&plan.clusters), [("member3", 2), ("member5", 2)]);
         let from = tasks(&plan).iter().map(|it| it["fromCluster"].as_str());
         let from: Vec<&str> = from.flatten().collect();
@@ -868,7 +829,7 @@ fn where_a_fence_is_asked_for_no_old_copy_stays_beside_a_new_one() {
     let mut spec = in_the_first_group();
     let failover = json!({"cluster": {"purgeMode": "Directly", "fencing": {"afterSeconds": 60}}});
     spec.failover = serde_json::from_value(failover).unwrap();
-    let plan = to_the_backup(&spec, PurgeMode::Directly);
+    let plan = to_the_backup(&spec, &PurgeMode::Directly);
     assert_eq!(names(&plan.clusters), [("member3", 2), ("member5", 2)]);
     assert_eq!(plan.patch["spec"].get("gracefulEvictionTasks"), None);
 }
@@ -893,9 +854,11 @@ fn directly_drops_no_healthy_copy_at_once_where_old_and_new_ones_run_beside_each
         }),
     );
     let fleet = fleet(&["member1"], &["member2", "member3", "member4", "member5"]);
-    let leave = in_mode(&spec, PurgeMode::Directly);
-    let status = json!({"schedulerObservingAffinityName": "primary"});
-    let plan = try_with(&leave, &fleet, &Options::default(), &status).unwrap();
+    let departure = Departure {
+        status: &observed(Some("primary")),
+        ..in_mode(&spec, &PurgeMode::Directly)
+    };
+    let plan = planned(&departure, &fleet).unwrap();
     let chosen = [("member3", 2), ("member4", 2), ("member5", 2)];
     assert_eq!(names(&plan.clusters), chosen);
     let [task] = tasks(&plan) else {
@@ -908,12 +871,12 @@ fn directly_drops_no_healthy_copy_at_once_where_old_and_new_ones_run_beside_each
 #[test]
 fn another_scheduler_chooses_what_is_dropped() {
     let spec = in_the_first_group();
-    let leave = Leave {
+    let departure = Departure {
         ours: false,
-        ..gracefully(&spec, "member1")
+        ..stateful(&spec, "member1")
     };
     let fleet = fleet(&["member1"], &["member2", "member3", "member5"]);
-    let plan = try_to(&leave, &fleet).unwrap();
+    let plan = planned(&departure, &fleet).unwrap();
     assert_eq!(tasks(&plan).len(), 1);
 }
 
