@@ -922,58 +922,50 @@ fn a_cluster_in_which_the_order_could_not_be_carried_out_is_passed_over() {
 }
 
 #[test]
-fn a_cluster_that_has_a_share_of_zero_has_no_copy_yet() {
-    let status = json!({"aggregatedStatus": [
-        {"clusterName": "member2", "applied": true, "health": "Healthy"},
-    ]});
-    let status = serde_json::from_value(status).unwrap();
-    for (shares, is_obstructed, leaves) in [
-        ([3, 0], false, true),
-        ([3, 0], true, false),
-        ([1, 2], true, true),
-        // Nobody has divided them yet, so that pods may run.
-        ([0, 0], true, true),
-    ] {
+fn a_target_is_a_refuge_if_its_copy_runs_something_or_can_still_be_made() {
+    let sharing = |shares: [i32; 2]| {
         let mut spec = divided();
         for (target, replicas) in spec.clusters.iter_mut().zip(shares) {
             target.replicas = replicas;
         }
-        let departure = Departure {
-            status: &status,
-            purge_mode: &PurgeMode::Directly,
-            obstacle: &|_| is_obstructed.then_some(Obstacle::CopyLeaves),
-            ..departure(&spec, "member1")
-        };
-        let found = planned(&departure, &one_of_two());
-        assert_eq!(
-            found.is_ok(),
-            leaves,
-            "{shares:?} {is_obstructed}: {found:?}"
-        );
-    }
-}
-
-#[test]
-fn a_copy_that_an_override_policy_leaves_without_replicas_is_no_refuge() {
-    let status = json!({"aggregatedStatus": [
-        {"clusterName": "member2", "applied": true, "health": "Healthy"},
-    ]});
-    let status = serde_json::from_value(status).unwrap();
-    let broken = Obstacle::Override("broken".to_owned());
-    for (obstacle, leaves) in [
-        (None, true),
+        spec
+    };
+    let whole = || copied(2, &at_least(1));
+    let well = (true, "Healthy", None);
+    let refused = |health: &'static str| (false, health, Some("already exists"));
+    let leaves = Some(Obstacle::CopyLeaves);
+    let broken = Some(Obstacle::Override("broken".to_owned()));
+    for (what, spec, (applied, health, message), obstacle, expected) in [
+        ("no share", sharing([3, 0]), well, None, true),
+        ("no share yet", sharing([3, 0]), well, leaves.clone(), false),
+        ("a share", sharing([1, 2]), well, leaves.clone(), true),
+        // Nobody has divided them yet, so that pods may run.
+        ("undivided", sharing([0, 0]), well, leaves, true),
+        ("nothing is in its way", divided(), well, None, true),
         // The copy that is there runs on as it is.
-        (Some(broken), true),
-        (Some(Obstacle::Emptied), false),
+        ("its override is broken", divided(), well, broken, true),
+        ("emptied", divided(), well, Some(Obstacle::Emptied), false),
+        ("it runs", whole(), well, None, true),
+        ("it was refused", whole(), refused("Unknown"), None, false),
+        // A change was refused, and the copy of before runs.
+        ("a change was", whole(), refused("Healthy"), None, true),
+        ("not applied", whole(), (false, "Unknown", None), None, true),
     ] {
-        let spec = divided();
-        let departure = Departure {
-            status: &status,
-            obstacle: &|_| obstacle.clone(),
-            ..departure(&spec, "member1")
-        };
-        let found = planned(&departure, &one_of_two());
-        assert_eq!(found.is_ok(), leaves, "{obstacle:?}: {found:?}");
+        let report = json!({
+            "clusterName": "member2", "applied": applied, "health": health,
+            "appliedMessage": message,
+        });
+        let status = serde_json::from_value(json!({ "aggregatedStatus": [report] })).unwrap();
+        for purge_mode in [PurgeMode::Gracefully, PurgeMode::Directly] {
+            let departure = Departure {
+                status: &status,
+                purge_mode: &purge_mode,
+                obstacle: &|_| obstacle.clone(),
+                ..departure(&spec, "member1")
+            };
+            let found = planned(&departure, &one_of_two());
+            assert_eq!(found.is_ok(), expected, "{what}, {purge_mode}: {found:?}");
+        }
     }
 }
 
@@ -999,31 +991,6 @@ fn a_cluster_that_gets_a_share_of_zero_is_no_refuge() {
         assert_eq!(found.is_ok(), leaves, "{applied}: {found:?}");
         let to = found.ok().map(|plan| plan.destination());
         assert!(to.is_none_or(|to| to == "member2"), "member3 gets nothing");
-    }
-}
-
-#[test]
-fn a_target_that_could_not_apply_the_workload_is_no_refuge() {
-    let spec = copied(2, &at_least(1));
-    let report = |applied: bool, health: &str, message: Value| {
-        json!({"aggregatedStatus": [
-            {"clusterName": "member2", "applied": applied, "health": health, "appliedMessage": message},
-        ]})
-    };
-    for (status, leaves) in [
-        (report(true, "Healthy", Value::Null), true),
-        (report(false, "Unknown", json!("already exists")), false),
-        // A change was refused, and the copy of before runs.
-        (report(false, "Healthy", json!("quota")), true),
-        (report(false, "Unknown", Value::Null), true),
-    ] {
-        let departure = Departure {
-            status: &serde_json::from_value(status.clone()).unwrap(),
-            purge_mode: &PurgeMode::Directly,
-            ..departure(&spec, "member1")
-        };
-        let found = planned(&departure, &one_of_two());
-        assert_eq!(found.is_ok(), leaves, "{status}: {found:?}");
     }
 }
 
