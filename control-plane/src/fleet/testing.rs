@@ -281,6 +281,12 @@ pub fn deleting(mut object: Value) -> Value {
     object
 }
 
+/// Returns a cluster out of which movement is paused.
+pub fn paused(mut cluster: Value) -> Value {
+    cluster["metadata"]["annotations"] = json!({"failover.muster.io/paused": "freeze"});
+    cluster
+}
+
 /// Returns the Deployment `shop/web`.
 pub fn deployment(replicas: i64) -> Value {
     json!({

@@ -22,9 +22,8 @@ async fn paused() -> Bench {
         "metadata": {"namespace": RECORD.1, "name": RECORD.2, "uid": "p"},
         "data": {"reason": "freeze"},
     });
-    let mut paused = cluster("m1");
-    paused["metadata"]["annotations"] = json!({"failover.muster.io/paused": "freeze"});
-    Bench::followed([(RECORD.0, record), ("clusters", paused)]).await
+    let m1 = super::testing::paused(cluster("m1"));
+    Bench::followed([(RECORD.0, record), ("clusters", m1)]).await
 }
 
 /// Returns whether the fleet is paused, and whether its cluster is paused, by itself or with the

@@ -8,7 +8,7 @@ use muster_shared::names::annotation::ORDERED_BY;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::fleet::testing::{Bench, binding, cluster, pass};
+use crate::fleet::testing::{Bench, binding, cluster, pass, paused};
 use crate::settings::Settings;
 
 const MANY: usize = 40;
@@ -74,11 +74,6 @@ fn roomy(name: &str, is_closed: bool) -> Value {
         it["spec"]["taints"] = json!([{ "key": "node.cordon", "effect": "NoSchedule" }]);
     }
     it
-}
-
-fn paused(mut cluster: Value) -> Value {
-    cluster["metadata"]["annotations"] = json!({ "failover.muster.io/paused": "freeze" });
-    cluster
 }
 
 /// Returns a fleet with a scheduler, and with the controller of rebalancers if there are any.

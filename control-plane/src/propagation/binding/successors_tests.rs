@@ -11,7 +11,7 @@ use super::leaving_tests::{bound, work_of, written};
 use super::replacing_tests::{apply, to};
 use super::start;
 use crate::fleet::budget::pace::Pace;
-use crate::fleet::testing::{Bench, cluster, deployment, only_condition, pass, refusal};
+use crate::fleet::testing::{Bench, cluster, deployment, only_condition, pass, paused, refusal};
 
 /// Starts with clusters m1 and `target`, a Deployment of two, and the Works of its binding.
 fn of_two(target: Value, binding: Value, works: impl IntoIterator<Item = Value>) -> Bench {
@@ -266,9 +266,7 @@ async fn a_copy_that_waits_for_others_is_not_removed_while_movement_is_paused() 
         bench.follow_for(60).await;
         assert_eq!(written(&bench, "web-deployment"), [], "it waits");
         if is_paused {
-            let mut paused = cluster("m1");
-            paused["metadata"]["annotations"] = json!({"failover.muster.io/paused": "freeze"});
-            bench.api.put("clusters", paused);
+            bench.api.put("clusters", paused(cluster("m1")));
             pass(10).await;
             let now = bench.fleet.clock.now();
             assert!(bench.fleet.pauses.of("m1", now).is_some());

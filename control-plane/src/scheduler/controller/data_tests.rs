@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::start;
 use crate::fleet::budget::pace::Pace;
-use crate::fleet::testing::{Bench, binding, cluster, only_condition, pass};
+use crate::fleet::testing::{Bench, binding, cluster, only_condition, pass, paused};
 
 /// Returns the workload in `m1`, which waits there for its data or runs.
 fn workload(waits: bool) -> Value {
@@ -114,9 +114,7 @@ async fn a_workload_that_is_placed_anew_leaves_no_task_where_it_never_had_a_copy
 
 #[tokio::test(start_paused = true)]
 async fn a_pause_of_a_cluster_without_a_copy_does_not_hold_the_first_start_of_a_workload() {
-    let mut paused = cluster("m1");
-    paused["metadata"]["annotations"] = json!({"failover.muster.io/paused": "freeze"});
-    let stored = after_the_move(workload(true), paused).await;
+    let stored = after_the_move(workload(true), paused(cluster("m1"))).await;
     assert_eq!(
         stored["spec"]["clusters"][0]["name"], "m2",
         "nothing moves out of m1: {:?}",

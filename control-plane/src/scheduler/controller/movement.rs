@@ -479,48 +479,60 @@ impl Held {
 mod tests {
     use futures::FutureExt;
     use muster_shared::queue::Next;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::super::CHECK_AGAIN;
     use super::*;
-    use crate::fleet::testing as bench;
+    use crate::fleet::testing::{self as bench, Bench, paused};
     use crate::scheduler::core::Options;
     use crate::scheduler::core::outcome::{pass, stay};
     use crate::scheduler::core::record::record;
     use crate::scheduler::tests::fixtures::{cluster, deployment, placed, snapshot};
 
+    /// Has the scheduler handle the binding in a fleet with these clusters, while the budget knows
+    /// of some clusters whether they have failed.
+    async fn handled<const N: usize>(
+        clusters: [Value; N],
+        binding: Value,
+        known: &[(&str, bool)],
+    ) -> (Bench, Scheduler, BindingKey, Next) {
+        let clusters = clusters.map(|it| ("clusters", it));
+        let objects = clusters.into_iter().chain([("resourcebindings", binding)]);
+        let bench = Bench::followed(objects).await;
+        let pace = Pace::of(&bench.fleet.settings);
+        for (cluster, has_failed) in known {
+            pace.put(cluster, *has_failed, Instant::now());
+        }
+        let scheduler = Scheduler::new(&bench.fleet, pace);
+        let key = bench::key("web-deployment");
+        let next = scheduler.handle(&bench.fleet, key.clone()).await.unwrap();
+        (bench, scheduler, key, next)
+    }
+
     #[tokio::test(start_paused = true)]
     async fn what_waits_for_a_pause_of_the_cluster_that_keeps_its_copy_is_not_reconciled_meanwhile()
     {
-        let mut paused = bench::cluster("m1");
-        paused["metadata"]["annotations"] = json!({"failover.muster.io/paused": "x"});
         let mut kept = bench::binding();
         kept["spec"]["clusters"] = json!([]);
         kept["spec"]["placement"]["clusterAffinity"]["clusterNames"] = json!(["m2"]);
         kept["spec"]["gracefulEvictionTasks"] = json!([{
             "fromCluster": "m1", "reason": "NoClusterFit", "producer": "p",
         }]);
-        let clusters = [paused, bench::cluster("m2")].map(|it| ("clusters", it));
-        let objects = clusters.into_iter().chain([("resourcebindings", kept)]);
-        let bench = bench::Bench::followed(objects).await;
-        let fleet = &bench.fleet;
-        let scheduler = Scheduler::new(fleet, Pace::of(&fleet.settings));
-        let key = BindingKey::of(bench.binding("web-deployment").unwrap().as_ref());
-        scheduler.handle(fleet, key.clone()).await.unwrap();
+        let clusters = [paused(bench::cluster("m1")), bench::cluster("m2")];
+        let (_bench, scheduler, key, _) = handled(clusters, kept, &[]).await;
         assert!(scheduler.movement.wait(&key).is_paused);
         assert_eq!(scheduler.queue.len(), 0);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_pause_that_ended_during_the_decision_is_not_waited_for_because_another_one_lasts() {
-        let mut leaving = bench::deleting(bench::cluster("m1"));
-        leaving["metadata"]["annotations"] = json!({"failover.muster.io/paused": "x"});
+        let leaving = paused(bench::deleting(bench::cluster("m1")));
         let mut binding = bench::binding();
         binding["spec"]["clusters"] =
             json!([{"name": "m1", "replicas": 2}, {"name": "m2", "replicas": 2}]);
         let clusters = [leaving, bench::cluster("m2")].map(|it| ("clusters", it));
         let objects = clusters.into_iter().chain([("resourcebindings", binding)]);
-        let bench = bench::Bench::followed(objects).await;
+        let bench = Bench::followed(objects).await;
         let fleet = &bench.fleet;
         let scheduler = Scheduler::new(fleet, Pace::of(&fleet.settings));
         let binding = bench.binding("web-deployment").unwrap();
@@ -575,8 +587,6 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_cluster_that_leaves_does_not_wait_for_a_move_out_of_another_one() {
-        let mut paused = bench::cluster("m2");
-        paused["metadata"]["annotations"] = json!({"failover.muster.io/paused": "x"});
         let record = json!({"policy.karmada.io/applied-placement": "{}"});
         for (what, place, is_asked) in [
             ("no cluster fits", "m9", false),
@@ -594,14 +604,9 @@ mod tests {
                 spec["rescheduleTriggeredAt"] = json!("2024-01-02T00:00:00Z");
             }
             let leaving = bench::deleting(bench::cluster("m1"));
-            let clusters = [leaving, paused.clone(), bench::cluster("m3")];
-            let clusters = clusters.map(|it| ("clusters", it));
-            let objects = clusters.into_iter().chain([("resourcebindings", binding)]);
-            let bench = bench::Bench::followed(objects).await;
-            let fleet = &bench.fleet;
-            let scheduler = Scheduler::new(fleet, Pace::of(&fleet.settings));
-            let key = BindingKey::of(bench.binding("web-deployment").unwrap().as_ref());
-            scheduler.handle(fleet, key.clone()).await.unwrap();
+            let m2 = paused(bench::cluster("m2"));
+            let clusters = [leaving, m2, bench::cluster("m3")];
+            let (bench, scheduler, key, _) = handled(clusters, binding, &[]).await;
             assert!(scheduler.movement.wait(&key).is_paused, "{what}");
             let stored = bench.api.binding("web-deployment");
             assert_eq!(stored["spec"]["clusters"], json!([stays]), "{what}");
@@ -612,17 +617,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_pause_keeps_no_copy_of_a_workload_that_is_scaled_to_zero() {
         for (replicas, stays) in [(0, 0), (2, 1)] {
-            let mut paused = bench::cluster("m1");
-            paused["metadata"]["annotations"] = json!({"failover.muster.io/paused": "x"});
             let mut binding = bench::binding();
             binding["spec"]["replicas"] = json!(replicas);
             binding["spec"]["placement"]["clusterAffinity"]["clusterNames"] = json!(["m9"]);
-            let objects = [("clusters", paused), ("resourcebindings", binding)];
-            let bench = bench::Bench::followed(objects).await;
-            let fleet = &bench.fleet;
-            let scheduler = Scheduler::new(fleet, Pace::of(&fleet.settings));
-            let key = BindingKey::of(bench.binding("web-deployment").unwrap().as_ref());
-            scheduler.handle(fleet, key).await.unwrap();
+            let m1 = paused(bench::cluster("m1"));
+            let (bench, ..) = handled([m1], binding, &[]).await;
             let stored = bench.api.binding("web-deployment");
             let targets = stored["spec"]["clusters"].as_array().map_or(0, Vec::len);
             assert_eq!(targets, stays, "{replicas}");
@@ -636,15 +635,8 @@ mod tests {
         let mut asked = bench::binding();
         asked["spec"]["rescheduleTriggeredAt"] = json!("2024-01-02T00:00:00Z");
         asked["status"] = json!({"lastScheduledTime": "2024-01-01T00:00:00Z"});
-        let clusters = [left, bench::cluster("m2")].map(|it| ("clusters", it));
-        let objects = clusters.into_iter().chain([("resourcebindings", asked)]);
-        let bench = bench::Bench::followed(objects).await;
-        let fleet = &bench.fleet;
-        let pace = Pace::of(&fleet.settings);
-        pace.put("m1", true, Instant::now());
-        let scheduler = Scheduler::new(fleet, pace);
-        let key = BindingKey::of(bench.binding("web-deployment").unwrap().as_ref());
-        let next = scheduler.handle(fleet, key.clone()).await.unwrap();
+        let clusters = [left, bench::cluster("m2")];
+        let (_bench, scheduler, key, next) = handled(clusters, asked, &[("m1", true)]).await;
         let reported = scheduler
             .movement
             .reported(&key)
@@ -656,7 +648,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn clusters_that_return_while_the_budget_refuses_a_move_wake_it() {
         let objects = [("resourcebindings", bench::binding())];
-        let bench = bench::Bench::followed(objects).await;
+        let bench = Bench::followed(objects).await;
         let fleet = &bench.fleet;
         let binding = bench.binding("web-deployment").unwrap();
         let (key, now) = (BindingKey::of(binding.as_ref()), fleet.clock.now());
@@ -675,11 +667,7 @@ mod tests {
 
     /// Handles a workload without clusters whose copy in `m1` is kept, and whose placement is made
     /// by `edit`. Returns its clusters afterwards.
-    async fn placed_from(
-        m1: serde_json::Value,
-        edit: impl Fn(&mut serde_json::Value),
-        is_stopped: bool,
-    ) -> String {
+    async fn placed_from(m1: Value, edit: impl Fn(&mut Value), is_stopped: bool) -> String {
         let mut kept = bench::binding();
         kept["spec"]["clusters"] = json!([]);
         edit(&mut kept);
@@ -690,24 +678,14 @@ mod tests {
             "type": "Scheduled", "status": "False", "reason": "NoClusterFit", "message": "m",
             "lastTransitionTime": "2024-01-01T00:00:00Z",
         }]});
-        let clusters = [m1, bench::cluster("m2")].map(|it| ("clusters", it));
-        let objects = clusters.into_iter().chain([("resourcebindings", kept)]);
-        let bench = bench::Bench::followed(objects).await;
-        let fleet = &bench.fleet;
-        let pace = Pace::of(&fleet.settings);
-        for n in 0..3 {
-            pace.put(&format!("c{n}"), is_stopped, tokio::time::Instant::now());
-        }
-        let scheduler = Scheduler::new(fleet, pace);
-        let key = BindingKey::of(bench.binding("web-deployment").unwrap().as_ref());
-        scheduler.handle(fleet, key).await.unwrap();
+        let known = ["c0", "c1", "c2"].map(|it| (it, is_stopped));
+        let (bench, ..) = handled([m1, bench::cluster("m2")], kept, &known).await;
         bench.api.binding("web-deployment")["spec"]["clusters"].to_string()
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_workload_that_is_placed_where_its_copy_is_kept_does_not_move() {
-        let mut paused = bench::cluster("m1");
-        paused["metadata"]["annotations"] = json!({"failover.muster.io/paused": "x"});
+        let paused = paused(bench::cluster("m1"));
         let leaving = bench::deleting(paused.clone());
         let well = || bench::cluster("m1");
         for (what, m1, names, is_stopped, place) in [
@@ -718,7 +696,7 @@ mod tests {
             ("it would leave a paused cluster", paused, "m2", false, None),
             ("it would leave at a stopped rate", well(), "m2", true, None),
         ] {
-            let place_in = |kept: &mut serde_json::Value| {
+            let place_in = |kept: &mut Value| {
                 kept["spec"]["placement"]["clusterAffinity"]["clusterNames"] = json!([names]);
             };
             let clusters = placed_from(m1, place_in, is_stopped).await;
@@ -730,10 +708,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_workload_that_is_divided_between_its_kept_copy_and_another_cluster_moves() {
-        let mut paused = bench::cluster("m1");
-        paused["metadata"]["annotations"] = json!({"failover.muster.io/paused": "x"});
         for (what, m1, is_stopped) in [
-            ("it is paused", paused, false),
+            ("it is paused", paused(bench::cluster("m1")), false),
             ("the rate is stopped", bench::cluster("m1"), true),
         ] {
             let clusters = placed_from(

@@ -231,6 +231,15 @@ mod tests {
         (bench, scheduler, written)
     }
 
+    /// Returns a fleet with `m1` and a binding, its scheduler, and the binding.
+    async fn followed(binding: Value) -> (Bench, Scheduler, Arc<AnyBinding>) {
+        let objects = [("clusters", cluster("m1")), ("resourcebindings", binding)];
+        let bench = Bench::followed(objects).await;
+        let scheduler = Scheduler::new(&bench.fleet, Pace::of(&bench.fleet.settings));
+        let cached = bench.binding("web-deployment").unwrap();
+        (bench, scheduler, cached)
+    }
+
     /// Returns the status of the binding once all is reported of the one placement that waits.
     async fn confirmed(bench: &Bench, scheduler: &Scheduler, key: &BindingKey) -> Value {
         assert_eq!(scheduler.reports.len(), 1);
@@ -244,12 +253,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_cache_that_lacks_what_a_report_was_written_upon_is_behind() {
-        let objects = [("clusters", cluster("m1")), ("resourcebindings", binding())];
-        let bench = Bench::followed(objects).await;
-        let fleet = &bench.fleet;
-        let scheduler = Scheduler::new(fleet, Pace::of(&fleet.settings));
-        let cached = bench.binding("web-deployment").unwrap();
-        let key = BindingKey::of(cached.as_ref());
+        let (bench, scheduler, cached) = followed(binding()).await;
+        let (fleet, key) = (&bench.fleet, BindingKey::of(cached.as_ref()));
         let mut labelled = binding();
         labelled["metadata"]["labels"] = json!({"a": "b"});
         bench.api.put("resourcebindings", labelled);
@@ -279,12 +284,9 @@ mod tests {
             let mut held = reported("True");
             held["status"]["conditions"][0]["reason"] = json!(reason);
             held["spec"]["suspension"] = json!({"scheduling": true});
-            let objects = [("clusters", cluster("m1")), ("resourcebindings", held)];
-            let bench = Bench::followed(objects).await;
-            let fleet = &bench.fleet;
-            let scheduler = Scheduler::new(fleet, Pace::of(&fleet.settings));
-            let key = BindingKey::of(bench.binding("web-deployment").unwrap().as_ref());
-            scheduler.handle(fleet, key).await.unwrap();
+            let (bench, scheduler, cached) = followed(held).await;
+            let key = BindingKey::of(cached.as_ref());
+            scheduler.handle(&bench.fleet, key).await.unwrap();
             let stored = bench.api.binding("web-deployment");
             let said = &stored["status"]["conditions"][0]["reason"];
             assert_eq!(said, expected, "{reason}");
@@ -296,12 +298,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_report_is_done_only_where_the_api_says_that_the_binding_is_gone() {
-        let objects = [("clusters", cluster("m1")), ("resourcebindings", binding())];
-        let bench = Bench::followed(objects).await;
-        let fleet = &bench.fleet;
-        let scheduler = Scheduler::new(fleet, Pace::of(&fleet.settings));
-        let cached = bench.binding("web-deployment").unwrap();
-        let key = BindingKey::of(cached.as_ref());
+        let (bench, scheduler, cached) = followed(binding()).await;
+        let (fleet, key) = (&bench.fleet, BindingKey::of(cached.as_ref()));
         let api = key.api(&fleet.client);
         let report = Report {
             scheduled: Some(Verdict::success()),
@@ -338,12 +336,8 @@ mod tests {
             if let Some(time) = requested {
                 object["spec"]["rescheduleTriggeredAt"] = time;
             }
-            let objects = [("clusters", cluster("m1")), ("resourcebindings", object)];
-            let bench = Bench::followed(objects).await;
-            let fleet = &bench.fleet;
-            let scheduler = Scheduler::new(fleet, Pace::of(&fleet.settings));
-            let written = bench.binding("web-deployment").unwrap();
-            let key = BindingKey::of(written.as_ref());
+            let (bench, scheduler, written) = followed(object).await;
+            let (fleet, key) = (&bench.fleet, BindingKey::of(written.as_ref()));
             let now = fleet.clock.now();
             let report = success(generation, now);
             let api = key.api(&fleet.client);

@@ -5,7 +5,9 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::fleet::budget::pace::Pace;
-use crate::fleet::testing::{Bench, REFUSALS, binding, claimed, cluster, pass, policy, refusal};
+use crate::fleet::testing::{
+    Bench, REFUSALS, binding, claimed, cluster, pass, paused, policy, refusal,
+};
 use crate::movement::eviction;
 
 /// Returns a binding whose application asks for failover, and is unhealthy in `m1`.
@@ -172,12 +174,6 @@ async fn a_move_that_comes_too_late_is_planned_anew_and_one_that_is_refused_is_r
             .any(|it| it.1 == "EvictWorkloadFromClusterFailed");
         assert_eq!(is_reported, !is_overtaken, "{code}: {reported:?}");
     }
-}
-
-/// Returns a cluster out of which movement is paused.
-fn paused(mut cluster: Value) -> Value {
-    cluster["metadata"]["annotations"] = json!({ "failover.muster.io/paused": "freeze" });
-    cluster
 }
 
 #[tokio::test(start_paused = true)]
