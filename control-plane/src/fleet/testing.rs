@@ -209,12 +209,8 @@ pub fn refusal(code: u16, reason: &str, name: &str) -> Value {
     })
 }
 
-/// Refusals of a write, with whether one that is to be reconciled again anyway.
-pub const REFUSALS: [(u16, &str, bool); 3] = [
-    (409, "Conflict", true),
-    (404, "NotFound", true),
-    (403, "Forbidden", false),
-];
+/// Codes of refusals of a write, with whether one that is to be reconciled again anyway.
+pub const REFUSALS: [(u16, bool); 3] = [(409, true), (404, true), (403, false)];
 
 /// Returns a cluster that is ready, takes Deployments, and has room.
 pub fn cluster(name: &str) -> Value {
@@ -462,6 +458,25 @@ impl FakeApi {
     /// Answers requests of a method whose path ends like this with this code and body from now on.
     pub fn answer(&self, method: Method, path: &str, code: u16, body: Value) {
         self.answer_with(method, path, Some((code, body)));
+    }
+
+    /// Refuses requests of a method whose path ends like this from now on, with the reason that
+    /// Kubernetes gives with the code, and a status about the object of a name.
+    ///
+    /// # Panics
+    /// If the code is none of those that tests refuse with.
+    pub fn refuse(&self, method: Method, path: &str, code: u16, name: &str) {
+        let reason = match code {
+            403 => "Forbidden",
+            404 => "NotFound",
+            409 => "Conflict",
+            422 => "Invalid",
+            429 => "TooManyRequests",
+            500 => "InternalError",
+            503 => "ServiceUnavailable",
+            _ => panic!("no reason is known for {code}"),
+        };
+        self.answer(method, path, code, refusal(code, reason, name));
     }
 
     /// Breaks the connection of requests of a method whose path ends like this from now on; the

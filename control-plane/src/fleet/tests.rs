@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Fleet;
 use super::template_event::Lookup;
-use super::testing::{Bench, FakeApi, cluster, pass, refusal, template_key};
+use super::testing::{Bench, FakeApi, cluster, pass, template_key};
 use crate::settings::Settings;
 
 const RECORD: (&str, &str, &str) = ("configmaps", "karmada-system", "muster-pause");
@@ -69,8 +69,7 @@ async fn a_pause_that_no_list_and_no_watch_shows_is_read_and_so_is_its_end() {
 #[tokio::test(start_paused = true)]
 async fn a_pause_whose_record_cannot_be_read_goes_on() {
     let bench = paused().await;
-    let body = refusal(500, "InternalError", "");
-    bench.api.answer(Method::GET, RECORD.2, 500, body);
+    bench.api.refuse(Method::GET, RECORD.2, 500, "");
     bench.api.delete(RECORD.0, RECORD.1, RECORD.2);
     pass(60).await;
     assert_eq!(held(&bench), (true, true));

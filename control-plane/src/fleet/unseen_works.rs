@@ -136,7 +136,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::fleet::testing::{self, Bench, pass, refusal, work};
+    use crate::fleet::testing::{self, Bench, pass, work};
 
     fn key() -> BindingKey {
         testing::key("web-deployment")
@@ -174,8 +174,7 @@ mod tests {
         let bench = Bench::followed([]).await;
         let works = &bench.fleet.unseen_works;
         works.making(&key(), "karmada-es-m1", "web");
-        let unserved = refusal(404, "NotFound", "");
-        bench.api.answer(Method::GET, "/works/web", 404, unserved);
+        bench.api.refuse(Method::GET, "/works/web", 404, "");
         let read = works.read(&bench.fleet, &key()).await;
         assert!(read.is_err(), "nobody knows whether it was made");
         bench.api.answer_truly();

@@ -253,7 +253,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::fleet::testing::{Bench, refusal};
+    use crate::fleet::testing::Bench;
 
     #[test]
     fn an_older_program_does_not_write_over_what_a_newer_one_wrote() {
@@ -278,10 +278,7 @@ mod tests {
             json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": metadata})
         };
         let bench = Bench::new(["a", "b"].map(|name| ("clusterroles", role(name))));
-        let refused = refusal(422, "Invalid", "a");
-        bench
-            .api
-            .answer(Method::PATCH, "/clusterroles/a", 422, refused);
+        bench.api.refuse(Method::PATCH, "/clusterroles/a", 422, "a");
         let objects = ["a", "b"].into_iter().map(role);
         let objects = objects.map(|it| serde_json::from_value(it).unwrap());
         let applied = apply(&bench.fleet.client, objects.collect(), "0.1.0").await;

@@ -457,7 +457,7 @@ mod tests {
 
     use super::super::plan::tests::site;
     use super::*;
-    use crate::fleet::testing::{Bench, refusal};
+    use crate::fleet::testing::Bench;
 
     /// Gives the Secrets that were made their namespace, as an API server does.
     fn settle(bench: &Bench) {
@@ -503,13 +503,12 @@ mod tests {
             (outcome.trusted, outcome.written),
             (trusted.clone(), vec![])
         );
-        let (path, body) = (format!("/{name}"), refusal(500, "InternalError", ""));
-        bench.api.answer(Method::GET, &path, 500, body.clone());
+        bench.api.refuse(Method::GET, &format!("/{name}"), 500, "");
         let outcome = keeper.pass(now).await.unwrap();
         assert_eq!((outcome.trusted, outcome.written), (trusted, vec![]));
         assert_eq!(outcome.problems.len(), 1, "{:?}", outcome.problems);
         let known = format!("/{}", site().name("control-plane"));
-        bench.api.answer(Method::GET, &known, 500, body);
+        bench.api.refuse(Method::GET, &known, 500, "");
         let outcome = keeper.pass(now).await;
         assert!(outcome.is_err(), "nothing says whom clients trust");
     }
@@ -553,8 +552,8 @@ mod tests {
         let bench = Bench::new([]);
         let (keeper, now) = (keeper(&bench, None), now());
         let (page, admin) = (site().name("page"), site().name("admin"));
-        let (path, body) = (format!("/{page}"), refusal(500, "InternalError", ""));
-        bench.api.answer(Method::GET, &path, 500, body.clone());
+        let path = format!("/{page}");
+        bench.api.refuse(Method::GET, &path, 500, "");
         let first = keeper.pass(now).await;
         assert!(first.is_err(), "it may be of an authority that is not here");
         assert!(bench.api.all("secrets").is_empty());
@@ -563,7 +562,7 @@ mod tests {
         assert!(keeper.pass(now).await.unwrap().problems.is_empty());
         settle(&bench);
         bench.api.delete("secrets", &site().namespace, &admin);
-        bench.api.answer(Method::GET, &path, 500, body);
+        bench.api.refuse(Method::GET, &path, 500, "");
         let outcome = keeper.pass(now).await.unwrap();
         let written: Vec<_> = outcome.written.iter().map(|it| &it.0).collect();
         assert_eq!(written, [&admin]);

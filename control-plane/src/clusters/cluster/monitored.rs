@@ -99,7 +99,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::fleet::testing::{Bench, REFUSALS, refusal};
+    use crate::fleet::testing::{Bench, REFUSALS};
 
     #[test]
     fn whether_a_cluster_is_monitored_is_reported_once_that_was_in_doubt() {
@@ -144,11 +144,10 @@ mod tests {
                 assert_eq!(bench.api.reported().await, reported, "{monitoring:?}");
             }
         }
-        for (code, reason, is_usual) in REFUSALS {
+        for (code, is_usual) in REFUSALS {
             let cluster = bench.fleet.clusters.get(None, "m1").unwrap();
-            let refused = refusal(code, reason, "m1");
             let (method, path) = (Method::PATCH, "/clusters/m1/status");
-            bench.api.answer(method, path, code, refused);
+            bench.api.refuse(method, path, code, "m1");
             let noted = note(&bench.fleet, &cluster, Monitoring::Off).await;
             assert_eq!(noted.is_ok(), is_usual, "{code}");
         }

@@ -124,7 +124,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::fleet::testing::{Bench, REFUSALS, refusal};
+    use crate::fleet::testing::{Bench, REFUSALS};
 
     #[test]
     fn a_pause_is_reported_once_when_it_begins_changes_and_ends() {
@@ -267,10 +267,9 @@ mod tests {
         });
         let bench = Bench::followed([("clusters", paused)]).await;
         let cluster = bench.fleet.clusters.get(None, "m1").unwrap();
-        for (code, reason, is_usual) in REFUSALS {
-            let refused = refusal(code, reason, "m1");
+        for (code, is_usual) in REFUSALS {
             let (method, path) = (Method::PATCH, "/clusters/m1/status");
-            bench.api.answer(method, path, code, refused);
+            bench.api.refuse(method, path, code, "m1");
             let noted = note(&bench.fleet, &cluster).await;
             assert_eq!(noted.is_ok(), is_usual, "{code}");
             // Nothing else may show that a refused write is still to be made.

@@ -149,7 +149,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_member_has_no_rights_any_more_only_if_the_api_says_so_of_each() {
-        use crate::fleet::testing::{Bench, refusal};
+        use crate::fleet::testing::Bench;
 
         let bench = Bench::new([]);
         let client = &bench.fleet.client;
@@ -157,8 +157,7 @@ mod tests {
         let all = everything("m1");
         let granted = all.iter().find(|it| kind(it).ends_with("Binding"));
         let path = format!("/{}", granted.unwrap().name_any());
-        let unserved = refusal(404, "NotFound", "");
-        bench.api.answer(http::Method::DELETE, &path, 404, unserved);
+        bench.api.refuse(http::Method::DELETE, &path, 404, "");
         assert!(revoke(client, "m1").await.is_err());
     }
 

@@ -152,7 +152,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::fleet::testing::{Bench, cluster, pass, refusal};
+    use crate::fleet::testing::{Bench, cluster, pass};
 
     const ROLE: &str = "muster:agent:m1";
 
@@ -268,8 +268,7 @@ mod tests {
         let bench = registered("Pull").await;
         let again = namespace("2026-01-03T00:00:00Z");
         bench.api.put("namespaces", again);
-        let refused = refusal(403, "Forbidden", ROLE);
-        bench.api.answer(Method::POST, "/roles", 403, refused);
+        bench.api.refuse(Method::POST, "/roles", 403, ROLE);
         reconcile_again(&bench, "Pull").await;
         let events = bench.api.events().await;
         let [(about, reason, note)] = &events[..] else {

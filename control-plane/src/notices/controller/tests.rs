@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::super::testing::Server;
 use super::*;
-use crate::fleet::testing::{Bench, refusal};
+use crate::fleet::testing::Bench;
 
 fn record(name: &str, held: u32) -> Value {
     json!({
@@ -56,8 +56,7 @@ async fn what_could_not_be_noted_is_noted_later_and_not_sent_twice_by_one_proces
     let server = Server::start().await;
     let mut bench = Bench::new([("failovers", record("m1", 0))]);
     let outlet = outlet(&mut bench, &server, &json!({})).await;
-    let busy = refusal(503, "ServiceUnavailable", "");
-    bench.api.answer(Method::PATCH, "/failovers/m1", 503, busy);
+    bench.api.refuse(Method::PATCH, "/failovers/m1", 503, "");
     outlet.reconcile("m1").await.unwrap_err();
     assert_eq!(reported(&bench, "m1"), Value::Null);
     bench.api.answer_truly();
@@ -166,8 +165,7 @@ async fn what_was_reported_in_one_notice_is_not_reported_again_where_one_record_
 {
     let (server, bench, outlet) = crowded().await;
     // The API has too much to do when what was sent of m2 is to be noted.
-    let busy = refusal(503, "ServiceUnavailable", "");
-    bench.api.answer(Method::PATCH, "/failovers/m2", 503, busy);
+    bench.api.refuse(Method::PATCH, "/failovers/m2", 503, "");
     _ = outlet.reconcile(LEFT_OUT).await;
     assert_eq!(server.take().len(), 1, "m2 and m3 are reported in one");
     bench.api.answer_truly();

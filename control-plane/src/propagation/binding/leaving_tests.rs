@@ -10,7 +10,7 @@ use super::replacing_tests::{apply, to};
 use super::start;
 use crate::fleet::template::Kind;
 use crate::fleet::testing::{
-    Bench, binding, claimed, cluster, deleting, deployment, pass, policy, refusal, work,
+    Bench, binding, claimed, cluster, deleting, deployment, pass, policy, work,
 };
 
 /// Returns the binding of a resource of namespace `shop`, which moved from `m1` to `m2`.
@@ -757,9 +757,8 @@ async fn a_cluster_leaves_although_the_binding_does_not_remove_a_work_there_any_
     ]);
     crate::clusters::cluster::start(&bench.fleet, &mut bench.tasks);
     start(&bench.fleet, &mut bench.tasks);
-    let error = refusal(500, "InternalError", "web");
     let path = "/karmada-es-m1/works/web";
-    bench.api.answer(Method::DELETE, path, 500, error);
+    bench.api.refuse(Method::DELETE, path, 500, "web");
     bench.follow_for(1).await;
     let asked = written(&bench, "web").into_iter();
     assert!(asked.map(|it| it.0).any(|it| it == Method::DELETE));

@@ -564,8 +564,7 @@ mod tests {
         for (named, is_known) in [("w", true), ("", false)] {
             let bench = testing::Bench::followed([]).await;
             for method in [http::Method::GET, http::Method::PATCH] {
-                let refused = testing::refusal(404, "NotFound", named);
-                bench.api.answer(method, "/works/w", 404, refused);
+                bench.api.refuse(method, "/works/w", 404, named);
             }
             let (fleet, lies_in) = (&bench.fleet, "karmada-es-m1");
             let kept = keep_objects(fleet, "w", std::iter::once(lies_in)).await;

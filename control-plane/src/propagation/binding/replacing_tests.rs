@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::leaving_tests::{bound, moved, work_of};
 use super::{keeping, start};
-use crate::fleet::testing::{Bench, cluster, deleting, deployment, only_condition, pass, refusal};
+use crate::fleet::testing::{Bench, cluster, deleting, deployment, only_condition, pass};
 
 /// Returns a binding with two replicas in each of some clusters.
 pub(super) fn to(clusters: &[&str], generation: i64) -> Value {
@@ -122,8 +122,7 @@ async fn a_work_that_cannot_be_read_keeps_no_other_cluster_from_what_the_templat
         bench.api.answer_truly();
         bench.api.serve_deployments();
         if fails {
-            let error = refusal(500, "InternalError", &name);
-            bench.api.answer(Method::GET, &path, 500, error);
+            bench.api.refuse(Method::GET, &path, 500, &name);
         }
         bench.api.put("resourcebindings", to(&["m1", "m2"], 3));
         pass(5).await;
@@ -144,21 +143,15 @@ async fn a_work_that_cannot_be_read_keeps_no_other_cluster_from_what_the_templat
 #[tokio::test(start_paused = true)]
 async fn somebody_is_reported_where_the_api_does_not_delete_a_work_for_an_hour_whatever_it_answers()
 {
-    for (code, reason) in [
-        (500, "InternalError"),
-        (409, "Conflict"),
-        (429, "TooManyRequests"),
-        (503, "ServiceUnavailable"),
-    ] {
+    for code in [500, 409, 429, 503] {
         let binding = moved("web", "apps/v1", "Deployment");
         let works = ["m1", "m2"].map(|cluster| ("works", work_of(&binding, cluster)));
         let clusters = ["m1", "m2"].map(|name| ("clusters", cluster(name)));
         let objects = clusters.into_iter().chain(works);
         let mut bench = Bench::new(objects.chain([("resourcebindings", binding)]));
-        let refused = refusal(code, reason, "web");
         bench
             .api
-            .answer(Method::DELETE, "/karmada-es-m1/works/web", code, refused);
+            .refuse(Method::DELETE, "/karmada-es-m1/works/web", code, "web");
         bench.run(start, 60 * 60).await;
         let reported = bench.api.reported().await;
         let reported = reported.iter().any(|it| it.1 == "SyncWorkFailed");

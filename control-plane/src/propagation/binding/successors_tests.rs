@@ -11,7 +11,7 @@ use super::leaving_tests::{bound, work_of, written};
 use super::replacing_tests::{apply, to};
 use super::start;
 use crate::fleet::budget::pace::Pace;
-use crate::fleet::testing::{Bench, cluster, deployment, only_condition, pass, paused, refusal};
+use crate::fleet::testing::{Bench, cluster, deployment, only_condition, pass, paused};
 
 /// Starts with clusters m1 and `target`, a Deployment of two, and the Works of its binding.
 fn of_two(target: Value, binding: Value, works: impl IntoIterator<Item = Value>) -> Bench {
@@ -107,9 +107,8 @@ async fn the_last_copy_stays_where_the_target_that_it_waited_for_goes_before_it_
         target["metadata"]["generation"] = json!(1);
         target["metadata"]["labels"] = json!({"env": "prod"});
         let mut bench = of_two(target.clone(), binding, [old]);
-        let refused = refusal(403, "Forbidden", "web");
         let path = "/karmada-es-m2/works";
-        bench.api.answer(Method::POST, path, 403, refused);
+        bench.api.refuse(Method::POST, path, 403, "web");
         let pace = crate::fleet::budget::budget(&bench.fleet, &mut bench.tasks);
         let fleet = Arc::clone(&bench.fleet);
         crate::scheduler::controller::start(&fleet, pace.clone(), &mut bench.tasks);
@@ -244,9 +243,8 @@ async fn a_work_that_does_not_ask_for_the_copy_yet_takes_the_place_of_no_living_
         }
         let mut bench = of_two(cluster("m2"), binding, [old, new]);
         // A webhook or a quota refuses every change of the Work.
-        let refused = refusal(403, "Forbidden", &name);
         let path = format!("/karmada-es-m2/works/{name}");
-        bench.api.answer(Method::PATCH, &path, 403, refused);
+        bench.api.refuse(Method::PATCH, &path, 403, &name);
         bench.follow_for(10 * 60).await;
         let is_left = written(&bench, "web-deployment").is_empty();
         assert_eq!(
@@ -570,9 +568,8 @@ async fn a_copy_that_its_member_scales_up_from_a_template_of_none_is_a_living_on
             json!({"resourcetemplate.karmada.io/retain-replicas": "true"});
         let mut bench = bound(["m1", "m2"].map(cluster), template, binding, [old]);
         // A quota or a webhook refuses the Work in m2.
-        let refused = refusal(403, "Forbidden", "web");
         let path = "/karmada-es-m2/works";
-        bench.api.answer(Method::POST, path, 403, refused);
+        bench.api.refuse(Method::POST, path, 403, "web");
         bench.follow_for(10 * 60).await;
         let is_removed = !written(&bench, "web-deployment").is_empty();
         assert_eq!(

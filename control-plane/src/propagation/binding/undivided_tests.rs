@@ -7,9 +7,7 @@ use serde_json::{Value, json};
 use super::leaving_tests::{bound, moved, started, work_of};
 use super::start;
 use crate::fleet::template::{TEMPLATE_FINGERPRINT, Template};
-use crate::fleet::testing::{
-    Bench, claimed, cluster, deployment, only_condition, pass, policy, refusal,
-};
+use crate::fleet::testing::{Bench, claimed, cluster, deployment, only_condition, pass, policy};
 
 /// Returns a Job.
 fn job(parallelism: i64) -> Value {
@@ -124,9 +122,8 @@ async fn a_workload_that_is_scaled_from_zero_waits_although_a_cluster_of_it_has_
         json!([{"name": "m2", "replicas": 0}, {"name": "m3", "replicas": 0}]);
     let clusters = ["m2", "m3"].map(cluster);
     let mut bench = bound(clusters, claimed(deployment(0)), claimed(binding), []);
-    let no_namespace = refusal(404, "NotFound", "karmada-es-m3");
     let path = "/karmada-es-m3/works";
-    bench.api.answer(Method::POST, path, 404, no_namespace);
+    bench.api.refuse(Method::POST, path, 404, "karmada-es-m3");
     bench.follow_for(300).await;
     bench.api.forget();
     bench.api.put("deployments", claimed(deployment(7)));

@@ -314,7 +314,7 @@ async fn stopped(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fleet::testing::{Bench, key, refusal, work};
+    use crate::fleet::testing::{Bench, key, work};
 
     #[tokio::test(start_paused = true)]
     async fn no_work_of_data_is_gone_because_the_api_does_not_serve_works() {
@@ -322,10 +322,9 @@ mod tests {
             let bench = Bench::followed([("works", work("m1", "Healthy"))]).await;
             let works = bench.fleet.works.list();
             assert_eq!(works.len(), 1);
-            let refused = refusal(404, "NotFound", named);
             bench
                 .api
-                .answer(http::Method::GET, "/works/web", 404, refused);
+                .refuse(http::Method::GET, "/works/web", 404, named);
             let key = key("web-deployment");
             let fleet = &bench.fleet;
             let found = read(&fleet.client, fleet, &key, &works).await;

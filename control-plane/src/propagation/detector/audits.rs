@@ -367,7 +367,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::fleet::testing::{self, Bench, pass, refusal};
+    use crate::fleet::testing::{self, Bench, pass};
     use crate::propagation::detector::detect;
 
     #[test]
@@ -407,8 +407,8 @@ mod tests {
         });
         let policies = [typo, testing::policy()].map(|it| ("propagationpolicies", it));
         let mut bench = Bench::new(policies.into_iter().chain(templates));
-        let (path, refused) = ("/resourcebindings", refusal(500, "InternalError", ""));
-        bench.api.answer(Method::POST, path, 500, refused);
+        let path = "/resourcebindings";
+        bench.api.refuse(Method::POST, path, 500, "");
         bench.api.delay(Method::POST, path, Duration::from_secs(10));
         detect(&mut bench).await;
         pass(900).await;
@@ -510,8 +510,8 @@ mod tests {
         template["metadata"]["generation"] = json!(1);
         let objects = policies.into_iter().chain([("deployments", template)]);
         let mut bench = Bench::new(objects);
-        let (path, refused) = ("/resourcebindings", refusal(500, "InternalError", ""));
-        bench.api.answer(Method::POST, path, 500, refused);
+        let path = "/resourcebindings";
+        bench.api.refuse(Method::POST, path, 500, "");
         detect(&mut bench).await;
         let reason = || {
             let effective = bench

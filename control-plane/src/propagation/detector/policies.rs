@@ -385,7 +385,7 @@ mod tests {
     use http::Method;
     use serde_json::json;
 
-    use crate::fleet::testing::{self, Bench, pass, refusal};
+    use crate::fleet::testing::{self, Bench, pass};
     use crate::propagation::detector::detect;
 
     #[tokio::test(start_paused = true)]
@@ -598,10 +598,9 @@ mod tests {
         pass(10).await;
         assert_eq!(placed(&bench), json!(["m1"]));
         // The watch of the policies breaks: what follows is seen of the template alone.
-        let broken = refusal(500, "InternalError", "");
         bench
             .api
-            .answer(Method::GET, "/propagationpolicies", 500, broken);
+            .refuse(Method::GET, "/propagationpolicies", 500, "");
         bench.api.lose("configmaps", "shop", "none");
         pass(5).await;
         bench.api.put("propagationpolicies", near(2, "api"));

@@ -101,7 +101,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::fleet::testing::{Bench, pass, refusal};
+    use crate::fleet::testing::{Bench, pass};
     use crate::propagation::detector::detect;
     use crate::settings::Settings;
 
@@ -247,9 +247,8 @@ mod tests {
             ("deployments", template.clone()),
         ];
         let mut bench = Bench::with(preempting(), objects);
-        let refused = refusal(403, "Forbidden", "web");
         let path = "/apis/apps/v1/namespaces/shop/deployments/web";
-        bench.api.answer(Method::PATCH, path, 403, refused);
+        bench.api.refuse(Method::PATCH, path, 403, "web");
         detect(&mut bench).await;
         pass(10).await;
         let replicas = |bench: &Bench| bench.binding("web-deployment").map(|it| it.spec.replicas);

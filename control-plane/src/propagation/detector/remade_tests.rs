@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::fleet::testing::{self, Bench, FakeApi, cluster, deleting, pass, refusal};
+use crate::fleet::testing::{self, Bench, FakeApi, cluster, deleting, pass};
 
 /// Starts the controllers that make bindings and Works.
 async fn start(bench: &mut Bench) {
@@ -220,8 +220,7 @@ const ALL: [&str; 6] = [
 
 /// Has the API refuse to make bindings.
 fn refuse_bindings(api: &FakeApi) {
-    let busy = refusal(503, "ServiceUnavailable", "");
-    api.answer(http::Method::POST, "/resourcebindings", 503, busy);
+    api.refuse(http::Method::POST, "/resourcebindings", 503, "");
 }
 
 #[tokio::test(start_paused = true)]
@@ -255,8 +254,7 @@ async fn the_copies_stay_of_a_template_whose_kind_cannot_be_listed_by_a_process_
     unbind(&before, "web-deployment");
     let bench = restarted(&before, &ALL, |api| {
         api.delete("resourcebindings", "shop", "web-deployment");
-        let busy = refusal(503, "ServiceUnavailable", "");
-        api.answer(http::Method::GET, "/apis/apps/v1", 503, busy);
+        api.refuse(http::Method::GET, "/apis/apps/v1", 503, "");
     })
     .await;
     pass(120).await;
@@ -278,8 +276,7 @@ async fn what_a_workload_needs_stays_while_a_process_that_starts_cannot_find_out
         let bench = restarted(&before, &ALL, |api| {
             api.delete("resourcebindings", "shop", "conf-configmap");
             refuse_bindings(api);
-            let busy = refusal(503, "ServiceUnavailable", "");
-            api.answer(method.clone(), path, 503, busy);
+            api.refuse(method.clone(), path, 503, "");
             let mut bound = api.binding("web-deployment");
             let annotations = bound["metadata"]["annotations"].as_object_mut().unwrap();
             annotations.remove(muster_shared::names::annotation::DEPENDENCIES);
@@ -301,8 +298,7 @@ async fn a_template_that_is_made_again_is_placed_anew_although_its_former_works_
         let name = work["metadata"]["name"].as_str().unwrap().to_owned();
         let path = format!("/works/{name}");
         bench.api.answer(http::Method::DELETE, &path, 200, work);
-        let gone = refusal(404, "NotFound", &name);
-        bench.api.answer(http::Method::GET, &path, 404, gone);
+        bench.api.refuse(http::Method::GET, &path, 404, &name);
     }
     let mut again = template.clone();
     again["metadata"]["uid"] = json!("t2");

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::start;
 use crate::fleet::budget::pace::Pace;
-use crate::fleet::testing::{Bench, binding, cluster, pass, refusal};
+use crate::fleet::testing::{Bench, binding, cluster, pass};
 use crate::settings::Settings;
 
 /// Returns a cluster with so many cores.
@@ -34,8 +34,9 @@ async fn a_request_is_answered_once_although_the_answer_could_not_be_reported() 
         ("resourcebindings", asked),
     ]);
     let status = "/web-deployment/status";
-    let refusal = refusal(500, "InternalError", "web-deployment");
-    bench.api.answer(Method::PATCH, status, 500, refusal);
+    bench
+        .api
+        .refuse(Method::PATCH, status, 500, "web-deployment");
     let pace = Pace::of(&bench.fleet.settings);
     start(&bench.fleet, pace.clone(), &mut bench.tasks);
     bench.follow().await;

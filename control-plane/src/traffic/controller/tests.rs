@@ -202,9 +202,8 @@ async fn an_object_that_somebody_else_wrote_is_never_changed() {
 #[tokio::test(start_paused = true)]
 async fn what_was_written_counts_as_gone_only_if_the_api_says_so_of_it() {
     let bench = started(with(web(&[("m1", "Healthy")]))).await;
-    let unserved = refusal(404, "NotFound", "");
     let path = "/dnsendpoints/web-service";
-    bench.api.answer(Method::DELETE, path, 404, unserved);
+    bench.api.refuse(Method::DELETE, path, 404, "");
     give_up(&bench, "web");
     pass(1).await;
     assert_eq!(leads(&bench), ["192.0.2.1"]);
@@ -245,10 +244,9 @@ async fn an_api_without_the_kind_is_reported_and_reconciled_again() {
 #[tokio::test(start_paused = true)]
 async fn an_object_that_the_api_refuses_is_reported() {
     let bench = with(web(&[("m1", "Healthy")]));
-    let forbidden = refusal(403, "Forbidden", "web-service");
     bench
         .api
-        .answer(Method::POST, "/dnsendpoints", 403, forbidden);
+        .refuse(Method::POST, "/dnsendpoints", 403, "web-service");
     let bench = started(bench).await;
     assert_eq!(said(&bench), "Refused");
 }

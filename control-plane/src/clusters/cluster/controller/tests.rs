@@ -28,12 +28,9 @@ async fn bench() -> (Bench, Arc<Cluster>) {
 #[tokio::test(start_paused = true)]
 async fn what_keeps_a_cluster_from_getting_its_taints_is_reported_unless_it_has_changed_meanwhile()
 {
-    for (code, reason, _) in REFUSALS {
+    for (code, _) in REFUSALS {
         let (bench, cluster) = bench().await;
-        let refused = refusal(code, reason, "m1");
-        bench
-            .api
-            .answer(Method::PATCH, "/clusters/m1", code, refused);
+        bench.api.refuse(Method::PATCH, "/clusters/m1", code, "m1");
         let kept = keep(&bench.fleet, &cluster).await;
         let is_conflict = code == 409;
         let expected = is_conflict.then_some(Next::Again);
@@ -66,8 +63,8 @@ async fn an_execution_namespace_that_is_there_already_is_no_failure() {
         (404, "NotFound", Some("CreateExecutionSpaceFailed")),
     ] {
         let (bench, cluster) = bench().await;
-        let refused = refusal(code, reason, "karmada-es-m1");
-        bench.api.answer(Method::POST, "/namespaces", code, refused);
+        let answer = refusal(code, reason, "karmada-es-m1");
+        bench.api.answer(Method::POST, "/namespaces", code, answer);
         let housed = ensure_namespace(&bench.fleet, &cluster).await;
         assert_eq!(housed.is_ok(), reported.is_none(), "{code}");
         let events = bench.api.reported().await;

@@ -4,7 +4,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fleet::testing::{Bench, REFUSALS, claimed, only_condition, pass, policy, refusal};
+use crate::fleet::testing::{Bench, REFUSALS, claimed, only_condition, pass, policy};
 
 const WORKS: &str = "/apis/work.karmada.io/v1alpha1/namespaces/karmada-es-m1/works";
 
@@ -274,15 +274,14 @@ async fn that_works_cannot_be_removed_is_reported() {
         ("False", Method::DELETE),
         ("True", Method::DELETE),
     ] {
-        for (code, reason, is_usual) in REFUSALS {
+        for (code, is_usual) in REFUSALS {
             let bench = bench(ready).await;
             if method == Method::PATCH {
                 let deletion = Some("2024-01-01T00:00:00Z");
                 bench.api.put("works", work("a", deletion));
                 pass(1).await;
             }
-            let refused = refusal(code, reason, "a");
-            bench.api.answer(method.clone(), "/works/a", code, refused);
+            bench.api.refuse(method.clone(), "/works/a", code, "a");
             let next = step(&bench, &DeletionWaits::default()).await;
             assert_eq!(next.is_ok(), is_usual, "{ready} {method} {code}");
             let reported = [("m1".to_owned(), "RemoveExecutionSpaceFailed".to_owned())];
@@ -344,11 +343,8 @@ async fn a_cluster_that_leaves_says_what_it_waits_for_once_that_takes_long() {
 #[tokio::test(start_paused = true)]
 async fn a_cluster_that_nothing_holds_is_let_go_of() {
     let bench = Bench::followed([("clusters", leaving("True"))]).await;
-    for (code, reason, _) in REFUSALS {
-        let refused = refusal(code, reason, "m1");
-        bench
-            .api
-            .answer(Method::PATCH, "/clusters/m1", code, refused);
+    for (code, _) in REFUSALS {
+        bench.api.refuse(Method::PATCH, "/clusters/m1", code, "m1");
         let next = step(&bench, &DeletionWaits::default()).await;
         let expected = match code {
             409 => Some(Next::Again),
@@ -387,10 +383,12 @@ async fn a_namespace_that_a_list_left_out_is_not_taken_for_gone() {
 #[tokio::test(start_paused = true)]
 async fn a_namespace_whose_deletion_is_refused_is_not_said_to_wait_for_works() {
     let bench = Bench::followed(holding("True", [])).await;
-    let refused = refusal(403, "Forbidden", "karmada-es-m1");
-    bench
-        .api
-        .answer(Method::DELETE, "/namespaces/karmada-es-m1", 403, refused);
+    bench.api.refuse(
+        Method::DELETE,
+        "/namespaces/karmada-es-m1",
+        403,
+        "karmada-es-m1",
+    );
     let reported = DeletionWaits::default();
     for _ in 0..3 {
         _ = step(&bench, &reported).await;
@@ -445,9 +443,7 @@ async fn a_work_is_not_deleted_before_the_api_has_taken_that_its_objects_stay() 
         json!([{"apiVersion": "v1", "kind": "Namespace", "name": "shop", "uid": "u"}]);
     let bench = Bench::followed(holding("True", [of_namespace])).await;
     let path = format!("{WORKS}/a");
-    bench
-        .api
-        .answer(Method::PATCH, &path, 409, refusal(409, "Conflict", "a"));
+    bench.api.refuse(Method::PATCH, &path, 409, "a");
     _ = step(&bench, &DeletionWaits::default()).await;
     assert_eq!(methods(&bench, "a"), [Method::PATCH]);
     bench.api.answer_truly();
@@ -483,8 +479,7 @@ async fn a_work_that_the_api_does_not_let_go_keeps_no_other_of_a_dead_cluster() 
     let gone = Some("2024-01-01T00:00:00Z");
     let works = ["a", "b"].map(|it| work(it, gone));
     let bench = Bench::followed(holding("False", works)).await;
-    let refused = refusal(422, "Invalid", "a");
-    bench.api.answer(Method::PATCH, "/works/a", 422, refused);
+    bench.api.refuse(Method::PATCH, "/works/a", 422, "a");
     assert!(step(&bench, &DeletionWaits::default()).await.is_err());
     assert_eq!(methods(&bench, "b"), [Method::PATCH]);
 }
@@ -501,8 +496,7 @@ async fn what_a_policy_preserves_stays_although_a_list_lacked_the_binding() {
         "the list is short"
     );
     // An API server that has just started does not serve the kind yet.
-    let (path, unserved) = ("/web-deployment", refusal(404, "NotFound", ""));
-    bench.api.answer(Method::GET, path, 404, unserved);
+    bench.api.refuse(Method::GET, "/web-deployment", 404, "");
     let reported = DeletionWaits::default();
     assert!(step(&bench, &reported).await.is_err(), "nobody knows");
     assert_eq!(methods(&bench, "a"), Vec::<Method>::new());
@@ -573,9 +567,8 @@ async fn a_large_cluster_that_leaves_asks_a_busy_api_no_more_than_it_answers() {
     const MANY: usize = 300;
     let works = (0..MANY).map(|it| work(&format!("w{it}"), None));
     let mut bench = Bench::new(holding("True", works));
-    let busy = refusal(429, "TooManyRequests", "");
-    bench.api.answer(Method::DELETE, "", 429, busy.clone());
-    bench.api.answer(Method::PATCH, "", 429, busy);
+    bench.api.refuse(Method::DELETE, "", 429, "");
+    bench.api.refuse(Method::PATCH, "", 429, "");
     bench.run(crate::clusters::cluster::start, 60).await;
     let asked = bench.api.writes().len();
     assert!(

@@ -4,7 +4,7 @@ use http::Method;
 use serde_json::Value;
 
 use super::*;
-use crate::fleet::testing::{Bench, REFUSALS, pass, refusal};
+use crate::fleet::testing::{Bench, REFUSALS, pass};
 
 /// Returns a Cluster with an id, created on a day of January.
 fn cluster(name: &str, id: &str, day: u8) -> Value {
@@ -88,7 +88,7 @@ async fn that_a_cluster_is_the_only_one_again_is_written_and_warns_nobody() {
 
 #[tokio::test(start_paused = true)]
 async fn a_write_that_comes_too_late_is_none_and_one_that_is_refused_is_tried_again() {
-    for (code, reason, is_usual) in REFUSALS {
+    for (code, is_usual) in REFUSALS {
         for (name, path) in [
             ("b", "/clusters/b/status"),
             ("a", "/namespaces/karmada-es-a"),
@@ -99,8 +99,7 @@ async fn a_write_that_comes_too_late_is_none_and_one_that_is_refused_is_tried_ag
                 ("namespaces", namespace("a", None)),
             ])
             .await;
-            let refused = refusal(code, reason, name);
-            bench.api.answer(Method::PATCH, path, code, refused);
+            bench.api.refuse(Method::PATCH, path, code, name);
             let looked = check(&bench, &identities, name).await;
             assert_eq!(looked.is_ok(), is_usual, "{path} {code}");
             assert_eq!(bench.api.reported().await, [], "{path} {code}");

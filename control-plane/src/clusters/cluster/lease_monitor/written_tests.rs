@@ -4,7 +4,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fleet::testing::{Bench, only_condition, pass, refusal};
+use crate::fleet::testing::{Bench, only_condition, pass};
 use crate::settings::Settings;
 
 fn cluster(name: &str, mode: &str) -> Value {
@@ -151,8 +151,7 @@ async fn a_cluster_that_falls_silent_while_it_is_removed_is_reported() {
 async fn nobody_is_silent_while_the_api_does_not_answer_and_that_time_is_given_back() {
     let bench = of_one().await;
     for path in ["/leases", "/leases/m1"] {
-        let broken = refusal(500, "InternalError", "m1");
-        bench.api.answer(Method::GET, path, 500, broken);
+        bench.api.refuse(Method::GET, path, 500, "m1");
     }
     pass(300).await;
     assert_eq!(silent(&bench), [""; 0]);
@@ -221,8 +220,7 @@ async fn a_report_that_cannot_be_written_is_tried_again_each_second_and_holds_no
         if breaks {
             bench.api.cut(Method::PATCH, path);
         } else {
-            let refused = refusal(403, "Forbidden", "m1");
-            bench.api.answer(Method::PATCH, path, 403, refused);
+            bench.api.refuse(Method::PATCH, path, 403, "m1");
         }
         pass(30).await;
         bench.api.put("leases", lease("m2", 1));

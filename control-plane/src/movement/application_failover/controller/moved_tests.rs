@@ -5,9 +5,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::fleet::budget::pace::Pace;
-use crate::fleet::testing::{
-    Bench, REFUSALS, binding, claimed, cluster, pass, paused, policy, refusal,
-};
+use crate::fleet::testing::{Bench, REFUSALS, binding, claimed, cluster, pass, paused, policy};
 use crate::movement::eviction;
 
 /// Returns a binding whose application asks for failover, and is unhealthy in `m1`.
@@ -160,13 +158,12 @@ async fn a_move_is_written_with_the_new_placement_and_other_schedulers_place_wha
 
 #[tokio::test(start_paused = true)]
 async fn a_move_that_comes_too_late_is_planned_anew_and_one_that_is_refused_is_reported() {
-    for (code, reason, is_overtaken) in REFUSALS {
+    for (code, is_overtaken) in REFUSALS {
         let bench = bench(unhealthy()).await;
-        let refused = refusal(code, reason, "web-deployment");
         // The health of the application is noted before.
         pass(28).await;
         let (method, path) = (Method::PATCH, "/web-deployment");
-        bench.api.answer(method, path, code, refused);
+        bench.api.refuse(method, path, code, "web-deployment");
         pass(10).await;
         let reported = bench.api.reported().await;
         let is_reported = reported

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::super::judge::Stay;
 use super::super::pending_notes::tests::nowhere;
 use super::*;
-use crate::fleet::testing::{self, Bench, REFUSALS, pass, refusal};
+use crate::fleet::testing::{self, Bench, REFUSALS, pass};
 
 fn key() -> Key {
     Key::new(testing::key("web-deployment"))
@@ -106,11 +106,10 @@ async fn that_a_cluster_was_left_is_an_event_although_the_condition_says_so_alre
 
 #[tokio::test(start_paused = true)]
 async fn a_note_that_comes_too_late_is_read_again_or_dropped_and_others_are_tried_again() {
-    for (code, reason, _) in REFUSALS {
+    for (code, _) in REFUSALS {
         let (bench, writer) = bench(None).await;
         let (method, path) = (Method::PATCH, "/web-deployment/status");
-        let refused = refusal(code, reason, "web-deployment");
-        bench.api.answer(method, path, code, refused);
+        bench.api.refuse(method, path, code, "web-deployment");
         let unwritten = |unwritten: &mut PendingNotes| {
             _ = unwritten.take(nowhere("m1", "full"), Instant::now());
         };

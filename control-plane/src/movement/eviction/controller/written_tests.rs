@@ -465,9 +465,8 @@ async fn a_workload_stays_in_the_group_it_left_for_although_the_note_of_the_grou
     start(&bench.fleet, &pace, true, &mut bench.tasks);
     crate::scheduler::controller::start(&bench.fleet, pace, &mut bench.tasks);
     // The status is not written in the minute of the failover, or the process ends before.
-    let refused = testing::refusal(500, "InternalError", "web-deployment");
     let (method, path) = (Method::PATCH, "/web-deployment/status");
-    bench.api.answer(method, path, 500, refused);
+    bench.api.refuse(method, path, 500, "web-deployment");
     bench.follow_for(60).await;
     bench.api.answer_truly();
     bench.api.put("clusters", testing::cluster("m1"));

@@ -47,8 +47,7 @@ fn shown(bench: &Bench) -> Vec<Value> {
 async fn a_status_that_the_api_does_not_serve_is_written_ever_more_seldom_and_reported_of_once() {
     let bench = bench([("deployments", template())]).await;
     let path = "/deployments/web/status";
-    let unserved = testing::refusal(404, "NotFound", "");
-    bench.api.answer(http::Method::PATCH, path, 404, unserved);
+    bench.api.refuse(http::Method::PATCH, path, 404, "");
     let mut work = bench.api.all("works").remove(0);
     work["status"]["manifestStatuses"][0]["status"]["readyReplicas"] = json!(1);
     bench.api.put("works", work);

@@ -13,7 +13,7 @@ use super::super::{EvictionState, Known, Obstacle, ReadinessTracker, WORTH_REPOR
 use super::*;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::budget::pace::Pace;
-use crate::fleet::testing::{Bench, REFUSALS, at, key, refusal};
+use crate::fleet::testing::{Bench, REFUSALS, at, key};
 use crate::movement::eviction;
 
 fn rate() -> Obstacle {
@@ -130,8 +130,9 @@ async fn a_move_whose_report_is_refused_is_still_to_be_reported() {
         };
         controller.known.lock().insert(key.clone(), known);
         if is_refused {
-            let refused = refusal(403, "Forbidden", "web-deployment");
-            bench.api.answer(Method::PATCH, "/status", 403, refused);
+            bench
+                .api
+                .refuse(Method::PATCH, "/status", 403, "web-deployment");
         }
         let case = case(&key, &binding);
         let progress = no_progress(false);
@@ -145,11 +146,10 @@ async fn a_move_whose_report_is_refused_is_still_to_be_reported() {
 
 #[tokio::test(start_paused = true)]
 async fn a_history_that_comes_too_late_is_read_again_or_dropped() {
-    for (code, reason, _) in REFUSALS {
+    for (code, _) in REFUSALS {
         let (bench, controller, binding) = bench(None).await;
-        let refused = refusal(code, reason, "web-deployment");
         let (method, path) = (Method::PATCH, "/web-deployment");
-        bench.api.answer(method, path, code, refused);
+        bench.api.refuse(method, path, code, "web-deployment");
         let key = key("web-deployment");
         let next = controller.forget(&case(&key, &binding), None).await;
         let expected = match code {
@@ -298,17 +298,16 @@ async fn that_an_application_is_unhealthy_is_written_down_when_it_stays_so_for_a
 #[tokio::test(start_paused = true)]
 async fn a_condition_that_others_write_all_the_time_is_tried_so_often_and_no_more() {
     let name = "web-deployment";
-    for (code, reason, name, tries, is_done) in [
-        (409, "Conflict", name, ATTEMPTS + 1, false),
-        (404, "NotFound", name, 1, true),
+    for (code, name, tries, is_done) in [
+        (409, name, ATTEMPTS + 1, false),
+        (404, name, 1, true),
         // The kind is not served now.
-        (404, "NotFound", "", 1, false),
-        (403, "Forbidden", name, 1, false),
+        (404, "", 1, false),
+        (403, name, 1, false),
     ] {
         let (bench, controller, binding) = bench(None).await;
-        let refused = refusal(code, reason, name);
         let (method, path) = (Method::PATCH, "/web-deployment/status");
-        bench.api.answer(method, path, code, refused);
+        bench.api.refuse(method, path, code, name);
         let state = FailoverState::NotFollowed(Unfollowed::Health);
         let reported = controller
             .report(&key("web-deployment"), &binding, &state, at(1_000))
