@@ -14,24 +14,31 @@ fn template() -> Value {
     template
 }
 
-/// Returns a fleet with the workload in `m1`, whose agent says that two replicas are ready, and
-/// with some more objects.
-async fn bench<const N: usize>(more: [(&'static str, Value); N]) -> Bench {
-    let mut binding = testing::binding();
-    let id = "resourcebinding.karmada.io/permanent-id";
-    binding["metadata"]["labels"] = json!({ id: "id" });
-    binding["spec"]["resource"]["uid"] = json!("u");
-    let mut work = testing::work("m1", "Healthy");
-    work["metadata"]["labels"] = json!({ id: "id" });
-    let objects = [
-        ("clusters", testing::cluster("m1")),
-        ("resourcebindings", binding),
-        ("works", work),
-    ];
-    let mut bench = Bench::new(objects.into_iter().chain(more));
+/// Gives a binding or its Work the id of the binding.
+fn identified(mut object: Value) -> Value {
+    object["metadata"]["labels"] = json!({"resourcebinding.karmada.io/permanent-id": "id"});
+    object
+}
+
+/// Starts the controller over an API that has these objects.
+async fn started(objects: impl IntoIterator<Item = (&'static str, Value)>) -> Bench {
+    let mut bench = Bench::new(objects);
     bench.api.serve_deployments();
     bench.run(start, 10).await;
     bench
+}
+
+/// Returns a fleet with the workload in `m1`, whose agent says that two replicas are ready, and
+/// with some more objects.
+async fn bench<const N: usize>(more: [(&'static str, Value); N]) -> Bench {
+    let mut binding = identified(testing::binding());
+    binding["spec"]["resource"]["uid"] = json!("u");
+    let objects = [
+        ("clusters", testing::cluster("m1")),
+        ("resourcebindings", binding),
+        ("works", identified(testing::work("m1", "Healthy"))),
+    ];
+    started(objects.into_iter().chain(more)).await
 }
 
 /// Returns the ready replicas that a template was said to have.
@@ -76,14 +83,11 @@ async fn a_template_that_a_list_had_left_out_shows_it_when_it_comes_into_sight()
 
 #[tokio::test(start_paused = true)]
 async fn a_template_is_not_complete_before_a_cluster_that_is_added_reports_it() {
-    let id = "resourcebinding.karmada.io/permanent-id";
-    let mut binding = testing::binding();
-    binding["metadata"]["labels"] = json!({ id: "id" });
+    let mut binding = identified(testing::binding());
     binding["spec"]["clusters"] =
         json!([{"name": "m1", "replicas": 2}, {"name": "m2", "replicas": 2}]);
     let copy = |cluster: &str| {
-        let mut work = testing::work(cluster, "Healthy");
-        work["metadata"]["labels"] = json!({ id: "id" });
+        let mut work = identified(testing::work(cluster, "Healthy"));
         work["status"]["manifestStatuses"][0]["status"] = json!({
             "replicas": 2, "readyReplicas": 2, "updatedReplicas": 2, "availableReplicas": 2,
             "generation": 1, "observedGeneration": 1, "resourceTemplateGeneration": 1,
@@ -95,15 +99,14 @@ async fn a_template_is_not_complete_before_a_cluster_that_is_added_reports_it() 
         "observedGeneration": 1, "replicas": 2, "readyReplicas": 2, "updatedReplicas": 2,
         "availableReplicas": 2,
     });
-    let mut bench = Bench::new([
+    let bench = started([
         ("clusters", testing::cluster("m1")),
         ("clusters", testing::cluster("m2")),
         ("resourcebindings", binding),
         ("deployments", observed),
         ("works", copy("m1")),
-    ]);
-    bench.api.serve_deployments();
-    bench.run(start, 10).await;
+    ])
+    .await;
     let reported = |bench: &Bench| {
         let status = bench.api.deployment()["status"].take();
         let mut conditions = status["conditions"].as_array().unwrap().iter();
@@ -124,16 +127,13 @@ async fn a_template_is_not_complete_before_a_cluster_that_is_added_reports_it() 
 
 #[tokio::test(start_paused = true)]
 async fn a_copy_that_is_kept_elsewhere_neither_holds_the_generation_back_nor_counts_for_ever() {
-    let id = "resourcebinding.karmada.io/permanent-id";
-    let mut binding = testing::binding();
-    binding["metadata"]["labels"] = json!({ id: "id" });
+    let mut binding = identified(testing::binding());
     binding["spec"]["resource"]["uid"] = json!("u");
     binding["spec"]["clusters"] = json!([{"name": "m2", "replicas": 2}]);
     binding["spec"]["gracefulEvictionTasks"] =
         json!([{"fromCluster": "m1", "purgeMode": "Never", "reason": "r", "producer": "p"}]);
     let copy = |cluster: &str, generation: i64, health: &str| {
-        let mut work = testing::work(cluster, health);
-        work["metadata"]["labels"] = json!({ id: "id" });
+        let mut work = identified(testing::work(cluster, health));
         work["status"]["manifestStatuses"][0]["status"] = json!({
             "replicas": 2, "readyReplicas": 2, "generation": 1, "observedGeneration": 1,
             "resourceTemplateGeneration": generation,
@@ -142,16 +142,15 @@ async fn a_copy_that_is_kept_elsewhere_neither_holds_the_generation_back_nor_cou
     };
     let mut edited = template();
     edited["metadata"]["generation"] = json!(3);
-    let mut bench = Bench::new([
+    let bench = started([
         ("clusters", testing::cluster("m1")),
         ("clusters", testing::cluster("m2")),
         ("resourcebindings", binding),
         ("deployments", edited),
         ("works", copy("m1", 2, "Healthy")),
         ("works", copy("m2", 2, "Unhealthy")),
-    ]);
-    bench.api.serve_deployments();
-    bench.run(start, 10).await;
+    ])
+    .await;
     let reported = |bench: &Bench| {
         let key = TemplateKey::of(&bench.fleet.bindings.iter().next().unwrap().spec.resource);
         let Lookup::Found(template) = bench.fleet.templates.get(&key) else {
@@ -183,8 +182,7 @@ async fn what_is_nowhere_is_applied_only_if_it_asks_for_nothing() {
         (json!([{"name": "manager", "replicas": 1}]), "False"),
     ] {
         // Its last cluster has left the fleet.
-        let mut binding = testing::binding();
-        binding["metadata"]["labels"] = json!({"resourcebinding.karmada.io/permanent-id": "id"});
+        let mut binding = identified(testing::binding());
         binding["spec"]["replicas"] = json!(0);
         binding["spec"]["components"] = components.clone();
         binding["spec"]["clusters"] = json!([]);
@@ -192,9 +190,7 @@ async fn what_is_nowhere_is_applied_only_if_it_asks_for_nothing() {
             "lastScheduledTime": "2026-01-01T00:00:00Z",
             "aggregatedStatus": [{"clusterName": "m1", "applied": true}],
         });
-        let mut bench = Bench::new([("resourcebindings", binding)]);
-        bench.api.serve_deployments();
-        bench.run(start, 10).await;
+        let bench = started([("resourcebindings", binding)]).await;
         let held = bench.binding("web-deployment").unwrap();
         let reported = conditions::status(&held.status().conditions, "FullyApplied");
         assert_eq!(reported, Some(expected), "{components}");
@@ -242,31 +238,25 @@ async fn what_a_cluster_reported_last_is_unknown_while_it_is_silent_and_true_aga
 
 #[tokio::test(start_paused = true)]
 async fn the_silence_of_a_cluster_that_is_to_have_no_replicas_and_has_none_leaves_nothing_open() {
-    let id = json!({"resourcebinding.karmada.io/permanent-id": "id"});
     // Shares of m2, and the pods that it reported last.
     for (share, pods, expected) in [(0, 0, "True"), (0, 2, "Unknown"), (1, 0, "Unknown")] {
-        let mut binding = testing::binding();
-        binding["metadata"]["labels"] = id.clone();
+        let mut binding = identified(testing::binding());
         binding["spec"]["clusters"] = json!([
             {"name": "m1", "replicas": 2 - share}, {"name": "m2", "replicas": share},
         ]);
-        let [there, mut empty] = ["m1", "m2"].map(|cluster| {
-            let mut work = testing::work(cluster, "Healthy");
-            work["metadata"]["labels"] = id.clone();
-            work
-        });
+        let [there, mut empty] =
+            ["m1", "m2"].map(|cluster| identified(testing::work(cluster, "Healthy")));
         empty["status"]["manifestStatuses"][0]["status"] = json!({"replicas": pods});
         let mut silent = testing::cluster("m2");
         silent["status"]["conditions"][0]["status"] = json!("Unknown");
-        let mut bench = Bench::new([
+        let bench = started([
             ("clusters", testing::cluster("m1")),
             ("clusters", silent),
             ("resourcebindings", binding),
             ("works", there),
             ("works", empty),
-        ]);
-        bench.api.serve_deployments();
-        bench.run(start, 10).await;
+        ])
+        .await;
         let held = bench.binding("web-deployment").unwrap();
         let reported = conditions::status(&held.status().conditions, "FullyApplied");
         assert_eq!(reported, Some(expected), "{share} {pods}");
