@@ -296,25 +296,18 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nothing_is_decided_while_the_policy_cannot_be_read() {
-        let bench = Bench::followed([("resourcebindings", claimed(false))]).await;
-        for code in [500, 404] {
-            let path = "/propagationpolicies/web";
+    async fn nothing_is_decided_while_the_policy_or_the_binding_of_one_that_went_cannot_be_read() {
+        for (path, code, preserves) in [
+            ("/propagationpolicies/web", 500, true),
+            ("/propagationpolicies/web", 404, true),
+            ("/resourcebindings/web-deployment", 404, false),
+        ] {
+            let bench = Bench::followed([("resourcebindings", claimed(false))]).await;
             bench.api.refuse(http::Method::GET, path, code, "");
-            let binding: AnyBinding = serde_json::from_value(claimed(true)).unwrap();
+            let binding: AnyBinding = serde_json::from_value(claimed(preserves)).unwrap();
             let answer = preserves_on_deletion(&bench.fleet, &binding).await;
-            assert!(answer.is_err(), "{code}: {answer:?}");
+            assert!(answer.is_err(), "{path} {code}: {answer:?}");
         }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn nothing_is_decided_while_the_binding_of_a_policy_that_went_cannot_be_read() {
-        let bench = Bench::followed([("resourcebindings", claimed(false))]).await;
-        let path = "/resourcebindings/web-deployment";
-        bench.api.refuse(http::Method::GET, path, 404, "");
-        let binding: AnyBinding = serde_json::from_value(claimed(false)).unwrap();
-        let answer = preserves_on_deletion(&bench.fleet, &binding).await;
-        assert!(answer.is_err(), "{answer:?}");
     }
 
     #[test]
