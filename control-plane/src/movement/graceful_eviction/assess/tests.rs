@@ -129,47 +129,30 @@ fn a_grace_period_ends_the_task_only_if_there_is_a_replacement_on_a_cluster_that
 }
 
 #[test]
-fn one_replacement_that_lives_is_enough_for_the_grace_period_and_all_must_be_healthy_for_health() {
+fn one_copy_that_lives_ends_the_grace_period_all_must_be_healthy_and_a_share_of_zero_is_no_copy() {
     let state: &dyn Fn(&str) -> PlaceState = &|name| match name {
         "silent" => PlaceState::Silent,
         "left" => PlaceState::Left,
         _ => PlaceState::Sound,
     };
-    let healthy = |name: &str| report(name, ResourceHealth::Healthy, None);
-    let reports = ["new", "left", "silent"].map(healthy);
-    for (names, grace, expected) in [
-        (&["new", "silent"][..], Some(1), Some(Done::Expired)),
-        (&["new", "silent"], None, None),
-        (&["new", "left"], None, Some(Done::Replaced)),
-        (&["left"], None, None),
-        (&["left", "silent"], Some(1), None),
-    ] {
-        let clusters: Vec<TargetCluster> = names.iter().map(|name| target(name, 0)).collect();
-        let facts = Facts {
-            cluster: state,
-            ..facts(&clusters, &reports)
-        };
-        let done = end(task(grace), &facts, 100);
-        assert_eq!(done, expected, "{names:?} {grace:?}");
-    }
-}
-
-#[test]
-fn a_share_of_zero_replicas_takes_the_place_of_no_copy_and_keeps_none() {
-    let state: &dyn Fn(&str) -> PlaceState = &|name| match name {
-        "silent" => PlaceState::Silent,
-        _ => PlaceState::Sound,
-    };
-    let healthy = |name: &str| report(name, ResourceHealth::Healthy, None);
-    let reports = ["new", "empty", "silent"].map(healthy);
+    let reports = ["new", "left", "empty", "silent"];
+    let reports = reports.map(|name| report(name, ResourceHealth::Healthy, None));
+    let (expired, replaced) = (Some(Done::Expired), Some(Done::Replaced));
     for (shares, grace, expected) in [
-        ([("new", 2), ("silent", 0)], None, Some(Done::Replaced)),
-        ([("new", 2), ("silent", 2)], None, None),
-        ([("silent", 2), ("empty", 0)], None, None),
-        ([("silent", 2), ("empty", 0)], Some(1), None),
-        ([("silent", 2), ("new", 2)], Some(1), Some(Done::Expired)),
+        (&[("new", 0), ("silent", 0)][..], Some(1), expired),
+        (&[("new", 0), ("silent", 0)], None, None),
+        (&[("new", 0), ("left", 0)], None, replaced),
+        (&[("left", 0)], None, None),
+        (&[("left", 0), ("silent", 0)], Some(1), None),
+        // Where one has replicas, the others have none.
+        (&[("new", 2), ("silent", 0)], None, replaced),
+        (&[("new", 2), ("silent", 2)], None, None),
+        (&[("silent", 2), ("empty", 0)], None, None),
+        (&[("silent", 2), ("empty", 0)], Some(1), None),
+        (&[("silent", 2), ("new", 2)], Some(1), expired),
     ] {
-        let clusters = shares.map(|(name, replicas)| target(name, replicas));
+        let clusters = shares.iter().map(|(name, share)| target(name, *share));
+        let clusters: Vec<TargetCluster> = clusters.collect();
         let facts = Facts {
             cluster: state,
             ..facts(&clusters, &reports)
@@ -785,6 +768,24 @@ fn a_copy_without_replicas_replaces_none_that_has_some() {
     }
 }
 
+/// Returns what becomes of the task a second after its creation, by what is said of both copies.
+fn soon(
+    old: (ResourceHealth, Option<Value>),
+    new: (ResourceHealth, Option<Value>),
+    work: WorkState,
+    has_rule: bool,
+) -> Option<Done> {
+    let reports = [("old", old), ("new", new)];
+    let reports = reports.map(|(name, (health, said))| report(name, health, said));
+    let targets = [target("new", 0)];
+    let facts = Facts {
+        has_rule,
+        work: &|_| work,
+        ..facts(&targets, &reports)
+    };
+    end(task(None), &facts, 1)
+}
+
 #[test]
 fn an_address_that_no_cluster_gives_is_not_waited_for() {
     use ResourceHealth::{Healthy, Unhealthy};
@@ -792,8 +793,7 @@ fn an_address_that_no_cluster_gives_is_not_waited_for() {
     let unsaid = None;
     let none = Some(json!({"loadBalancer": {}}));
     let some = Some(json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}));
-    let targets = [target("new", 0)];
-    for (old, health, new, order, is_replaced) in [
+    for (old, health, new, work, is_replaced) in [
         // Neither controller publishes addresses.
         (&none, Unhealthy, &none, Applied, true),
         (&none, Unhealthy, &none, Refused, false),
@@ -804,17 +804,7 @@ fn an_address_that_no_cluster_gives_is_not_waited_for() {
         // Nothing is known of the old one.
         (&unsaid, Unhealthy, &none, Applied, false),
     ] {
-        let reports = [
-            report("old", Unhealthy, old.clone()),
-            report("new", health, new.clone()),
-        ];
-        let order = |_: &str| order;
-        let facts = Facts {
-            has_rule: true,
-            work: &order,
-            ..facts(&targets, &reports)
-        };
-        let done = end(task(None), &facts, 1);
+        let done = soon((Unhealthy, old.clone()), (health, new.clone()), work, true);
         let expected = is_replaced.then_some(Done::Replaced);
         assert_eq!(done, expected, "{old:?} {new:?}");
     }
@@ -829,22 +819,14 @@ fn a_disruption_budget_that_no_pods_can_meet_holds_no_old_copy() {
             "expectedPods": all,
         }))
     };
-    let targets = [target("new", 0)];
-    for (old, pods, expected) in [
+    for (health, pods, expected) in [
         (Unhealthy, (3, 2, 2), Some(Done::Replaced)),
         // Some of its pods have failed, and the budget protects the others.
         (Unhealthy, (3, 2, 4), None),
         (Healthy, (2, 2, 2), None),
     ] {
-        let reports = [
-            report("old", old, budget(pods)),
-            report("new", Unhealthy, budget((pods.0, 0, 0))),
-        ];
-        let facts = Facts {
-            has_rule: true,
-            ..facts(&targets, &reports)
-        };
-        let done = end(task(None), &facts, 1);
+        let (old, new) = ((health, budget(pods)), (Unhealthy, budget((pods.0, 0, 0))));
+        let done = soon(old, new, WorkState::Applied, true);
         assert_eq!(done, expected, "{pods:?}");
     }
 }
@@ -855,16 +837,12 @@ fn a_healthy_copy_that_needs_no_address_is_not_replaced_by_one_that_does_not_wor
     // As of a kind of the users' own with a rule of their own, such as Contour's HTTPProxy: its
     // status has the addresses of a load balancer, which may be none.
     let said = |word: &str| Some(json!({"currentStatus": word, "loadBalancer": {}}));
-    let targets = [target("new", 0)];
     for (health, word, expected) in [
         (Unhealthy, "invalid", None),
         (Healthy, "valid", Some(Done::Replaced)),
     ] {
-        let reports = [
-            report("old", Healthy, said("valid")),
-            report("new", health, said(word)),
-        ];
-        let done = end(task(None), &facts(&targets, &reports), 1);
+        let (old, new) = ((Healthy, said("valid")), (health, said(word)));
+        let done = soon(old, new, WorkState::Applied, false);
         assert_eq!(done, expected, "{word}");
     }
 }
