@@ -71,6 +71,13 @@ impl Story {
         });
     }
 
+    /// Decides about the cluster while it is well, and when it has failed.
+    fn fail(&mut self) {
+        self.check(10);
+        self.ready("False", 100);
+        self.check(100);
+    }
+
     fn by_hand(&mut self, key: &str) {
         self.cluster.spec.taints.push(Taint {
             key: key.into(),
@@ -228,9 +235,7 @@ fn a_condition_that_a_cluster_does_not_have_matches_nothing_and_writes_nothing()
 #[test]
 fn a_policy_that_has_waited_for_nothing_leaves_no_trace() {
     let mut story = Story::new(vec![proposed("down", 10, 10), proposed("never", 10, 10)]);
-    story.check(10);
-    story.ready("False", 100);
-    story.check(100);
+    story.fail();
     story.check(110);
     story.ready("True", 200);
     story.check(200);
@@ -362,9 +367,7 @@ fn a_taint_that_a_person_took_off_stays_off_until_the_match_is_over() {
     for spec in [proposed("down", 1, 1), shipped("down")] {
         let mut story = Story::new(vec![spec]);
         story.by_hand("other");
-        story.check(10);
-        story.ready("False", 100);
-        story.check(100);
+        story.fail();
         assert_eq!(story.check(101), ["other", "down"]);
         story.cluster.spec.taints.truncate(1);
         assert_eq!(story.check(110), ["other"]);
@@ -381,9 +384,7 @@ fn a_taint_that_a_person_took_off_stays_off_until_the_match_is_over() {
 #[test]
 fn a_taint_of_two_policies_goes_when_the_last_lets_go() {
     let mut story = Story::new(vec![proposed("down", 10, 10), proposed("down", 20, 100)]);
-    story.check(10);
-    story.ready("False", 100);
-    story.check(100);
+    story.fail();
     assert_eq!(story.check(110), ["down"]);
     assert_eq!(story.again, Some(120));
     story.check(120);
@@ -398,9 +399,7 @@ fn a_taint_of_two_policies_goes_when_the_last_lets_go() {
 fn a_policy_that_is_deleted_or_selects_others_lets_go_at_once() {
     for retarget in [false, true] {
         let mut story = Story::new(vec![proposed("down", 1, 1_000)]);
-        story.check(10);
-        story.ready("False", 100);
-        story.check(100);
+        story.fail();
         assert_eq!(story.check(101), ["down"]);
         if retarget {
             story.policies[0].spec.target_cluster = Some(ClusterAffinity {
@@ -452,9 +451,7 @@ fn one_invalid_policy_or_taint_does_not_stop_the_others() {
     wrong_effect["taints"] =
         json!([{"key": "never", "effect": "Sometimes"}, {"key": "odd", "effect": "NoSchedule"}]);
     let mut story = Story::new(vec![both, wrong_effect, shipped("down")]);
-    story.check(10);
-    story.ready("False", 100);
-    story.check(100);
+    story.fail();
     assert_eq!(story.check(200), ["odd", "down"]);
 }
 
@@ -466,9 +463,7 @@ fn a_taint_that_the_api_refuses_is_left_out_until_it_takes_it() {
         shipped("down"),
     ]);
     story.refused = vec!["soft".into(), "odd".into()];
-    story.check(10);
-    story.ready("False", 100);
-    story.check(100);
+    story.fail();
     assert_eq!(story.check(101), ["down"]);
     let writes = story.writes;
     assert_eq!(story.check(150), ["down"]);

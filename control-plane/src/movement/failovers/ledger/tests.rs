@@ -1,6 +1,7 @@
 mod counts;
 
 use muster_shared::api::failover_record::{CauseType, FailoverWorkload, State};
+use muster_shared::names::taint::DRAIN;
 use serde_json::{Value, json};
 
 use super::*;
@@ -35,6 +36,13 @@ fn silent(name: &str, since: i64) -> Cluster {
 
 fn well(name: &str, since: i64) -> Cluster {
     cluster(name, ("True", since), &json!([]))
+}
+
+/// Returns cluster `m1`, which is as said and has a taint that was added then.
+fn tainted(ready: (&str, i64), key: &str, effect: &str, second: i64) -> Cluster {
+    let added = at(second).to_string();
+    let taint = json!([{ "key": key, "effect": effect, "timeAdded": added }]);
+    cluster("m1", ready, &taint)
 }
 
 /// Returns what the binding of a workload on a cluster shows.
@@ -147,9 +155,7 @@ fn second(time: Option<&muster_shared::k8s::Time>) -> Option<i64> {
 fn a_lost_cluster_has_a_record_with_the_whole_story() {
     let mut ledger = new([], 0);
     ledger.cluster(&silent("m1", 40), Some(at(10)), at(40));
-    let tainted =
-        json!([{ "key": "failed", "effect": "PreferNoExecute", "timeAdded": at(45).to_string() }]);
-    let tainted = cluster("m1", ("Unknown", 40), &tainted);
+    let tainted = tainted(("Unknown", 40), "failed", "PreferNoExecute", 45);
     ledger.cluster(&tainted, Some(at(10)), at(45));
     ledger.affects(
         "m1-20270115-080010",
@@ -410,8 +416,7 @@ fn a_drain_names_the_command_and_a_permanent_taint_is_no_failover() {
     let taint =
         |key: &str| json!([{ "key": key, "effect": "NoExecute", "timeAdded": at(5).to_string() }]);
     let mut ledger = new([], 0);
-    let drain = muster_shared::names::taint::DRAIN;
-    ledger.cluster(&cluster("m1", ("True", 0), &taint(drain)), None, at(6));
+    ledger.cluster(&cluster("m1", ("True", 0), &taint(DRAIN)), None, at(6));
     let gpu = cluster("m2", ("True", 0), &taint("gpu"));
     ledger.cluster(&gpu, None, at(6));
     let record = one(&mut ledger, 7).status.unwrap();
@@ -606,10 +611,7 @@ fn a_storm_of_ten_thousand_moves_is_one_record_of_bounded_size() {
 
 #[test]
 fn moves_for_a_taint_of_a_person_soon_after_an_outage_are_not_counted_with_the_outage() {
-    let soft = json!([{
-        "key": "maintenance", "effect": "PreferNoExecute", "timeAdded": at(70).to_string(),
-    }]);
-    let tainted = cluster("m1", ("True", 30), &soft);
+    let tainted = tainted(("True", 30), "maintenance", "PreferNoExecute", 70);
     let found = |_: &str| trouble(&tainted, None, at(80));
     let mut ledger = new([], 0);
     ledger.cluster(&silent("m1", 5), None, at(10));
@@ -669,13 +671,7 @@ fn an_application_that_was_unhealthy_for_longer_than_one_before_it_has_one_recor
 
 #[test]
 fn a_cluster_that_fails_soon_after_a_drain_has_a_record_of_its_own_and_so_has_the_reverse() {
-    let drain = |second: i64| {
-        let taint = json!([{
-            "key": "failover.muster.io/drain", "effect": "NoExecute",
-            "timeAdded": at(second).to_string(),
-        }]);
-        cluster("m1", ("True", 0), &taint)
-    };
+    let drain = |second| tainted(("True", 0), DRAIN, "NoExecute", second);
     for (what, first, second, kinds) in [
         (
             "silent after a drain",
@@ -720,8 +716,7 @@ fn a_cluster_that_fails_soon_after_a_drain_has_a_record_of_its_own_and_so_has_th
 
 #[test]
 fn a_taint_that_comes_back_ten_times_and_keeps_a_workload_is_one_record_whoever_reports() {
-    let taint =
-        |at_: i64| json!([{"key": "gpu", "effect": "NoExecute", "timeAdded": at(at_).to_string()}]);
+    let since = |second| tainted(("True", 0), "gpu", "NoExecute", second);
     let stays = stranded("a", "m1", "StoppedByThreshold");
     let mut free = stays.clone();
     free.stranding = None;
@@ -729,7 +724,7 @@ fn a_taint_that_comes_back_ten_times_and_keeps_a_workload_is_one_record_whoever_
         let mut ledger = new([], 0);
         for n in 0..11 {
             let start = n * 60;
-            let tainted = cluster("m1", ("True", 0), &taint(start));
+            let tainted = since(start);
             let found = |_: &str| trouble(&tainted, None, at(start + 1));
             // Whichever of the two is shown first, and however often.
             for _ in 0..3 {
@@ -768,7 +763,7 @@ fn a_taint_that_comes_back_ten_times_and_keeps_a_workload_is_one_record_whoever_
         // Deleted by hand: the taint that comes again has a record of its own.
         let name = ledger.episodes.keys().next().unwrap().clone();
         ledger.episodes.remove(&name);
-        let tainted = cluster("m1", ("True", 0), &taint(720));
+        let tainted = since(720);
         let found = |_: &str| trouble(&tainted, None, at(721));
         ledger.binding(&stays, &|_| true, &found, at(721));
         let record = one(&mut ledger, 722);
@@ -778,10 +773,7 @@ fn a_taint_that_comes_back_ten_times_and_keeps_a_workload_is_one_record_whoever_
 
 #[test]
 fn a_drain_by_a_clock_that_is_behind_is_one_record_whoever_restarts() {
-    let taint = json!([{
-        "key": "failover.muster.io/drain", "effect": "NoExecute", "timeAdded": at(0).to_string(),
-    }]);
-    let drained = cluster("m1", ("True", 130), &taint);
+    let drained = tainted(("True", 130), DRAIN, "NoExecute", 0);
     let mut ledger = new([], 0);
     ledger.cluster(&silent("m1", 100), None, at(101));
     show(&mut ledger, &moved("a", "m1", "m2", 102), 102);
@@ -801,10 +793,7 @@ fn a_drain_by_a_clock_that_is_behind_is_one_record_whoever_restarts() {
 
 #[test]
 fn a_record_that_a_clock_behind_dates_before_one_that_ended_goes_on_whoever_restarts() {
-    let taint = json!([{
-        "key": "failover.muster.io/drain", "effect": "NoExecute", "timeAdded": at(10).to_string(),
-    }]);
-    let drained = cluster("m1", ("True", 130), &taint);
+    let drained = tainted(("True", 130), DRAIN, "NoExecute", 10);
     let mut ledger = new([], 0);
     ledger.cluster(&silent("m1", 100), None, at(101));
     ledger.cluster(&well("m1", 130), None, at(130));
