@@ -84,6 +84,19 @@ async fn bench<'a>(objects: impl IntoIterator<Item = (&'a str, Value)>) -> Bench
     bench
 }
 
+/// Starts with a binding and its Works in both clusters, and with other bindings and Works.
+async fn copied(
+    binding: &Value,
+    others: impl IntoIterator<Item = Value>,
+    more: impl IntoIterator<Item = Value>,
+) -> Bench {
+    let works = ["m1", "m2"].map(|cluster| work_of(binding, cluster));
+    let works = works.into_iter().chain(more).map(|it| ("works", it));
+    let bindings = [binding.clone()].into_iter().chain(others);
+    let bindings = bindings.map(|it| ("resourcebindings", it));
+    bench(works.chain(bindings)).await
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_move_leaves_claims_in_the_member_and_removes_every_other_copy() {
     let gone = |stays| vec![(Method::PATCH, json!(stays)), (Method::DELETE, Value::Null)];
@@ -140,10 +153,8 @@ async fn a_cluster_that_an_edit_of_selectors_takes_away_keeps_what_is_preserved_
             left["spec"]["clusters"] = json!([]);
             left["spec"]["preserveResourcesOnDeletion"] = json!(true);
         }
-        let works = ["m1", "m2"].map(|cluster| ("works", work_of(&left, cluster)));
         let name = if follows { "conf" } else { "web" };
-        let bindings = [placed, left].map(|it| ("resourcebindings", it));
-        let bench = bench(works.into_iter().chain(bindings)).await;
+        let bench = copied(&left, [placed], []).await;
         let found = written(&bench, name);
         assert_eq!(found, *expected, "{operator}, {taken}, {follows}");
     }
@@ -200,8 +211,7 @@ async fn an_old_copy_that_is_kept_is_left_alone_once_its_dispatching_is_suspende
         let task = json!({"fromCluster": "m1", "reason": "r", "producer": "p"});
         binding["spec"]["gracefulEvictionTasks"] = json!([task]);
         binding["spec"]["suspension"] = suspension.clone();
-        let works = ["m1", "m2"].map(|cluster| ("works", work_of(&binding, cluster)));
-        let bench = bench(works.into_iter().chain([("resourcebindings", binding)])).await;
+        let bench = copied(&binding, [], []).await;
         pass(60).await;
         let old = bench.api.object("works", "karmada-es-m1", "web").unwrap();
         let said = &old["spec"]["suspendDispatching"];
@@ -238,11 +248,8 @@ async fn what_a_policy_places_beside_a_workload_leaves_a_cluster_after_the_workl
     let task = json!({"fromCluster": "m1", "reason": "r", "producer": "p"});
     workload["spec"]["gracefulEvictionTasks"] = json!([task]);
     workload["metadata"]["generation"] = json!(1);
-    let works = [&service, &workload]
-        .map(|binding| ["m1", "m2"].map(|cluster| ("works", work_of(binding, cluster))));
-    let bindings = [service.clone(), workload.clone()];
-    let bindings = bindings.map(|binding| ("resourcebindings", binding));
-    let bench = bench(works.into_iter().flatten().chain(bindings)).await;
+    let works = ["m1", "m2"].map(|cluster| work_of(&workload, cluster));
+    let bench = copied(&service, [workload.clone()], works).await;
     assert_eq!(written(&bench, "service"), []);
 
     // The task has ended, and the Work of the old copy is still there.
@@ -268,9 +275,7 @@ async fn a_workload_of_another_policy_or_namespace_keeps_nothing_beside_it() {
     other_namespace["metadata"]["namespace"] = json!("mall");
     for mut workload in [other_policy, other_namespace] {
         workload["spec"]["clusters"] = json!([{"name": "m1"}]);
-        let works = ["m1", "m2"].map(|cluster| ("works", work_of(&service, cluster)));
-        let bindings = [service.clone(), workload].map(|it| ("resourcebindings", it));
-        let bench = bench(works.into_iter().chain(bindings)).await;
+        let bench = copied(&service, [workload], []).await;
         assert_eq!(written(&bench, "service"), [(Method::DELETE, Value::Null)]);
     }
 }
@@ -519,9 +524,7 @@ async fn what_a_deleted_policy_placed_stays_together_for_a_process_that_started_
         labels.remove(PROPAGATION_POLICY_ID);
     }
     workload["spec"]["clusters"] = json!([{"name": "m1"}]);
-    let works = ["m1", "m2"].map(|cluster| ("works", work_of(&service, cluster)));
-    let bindings = [service, workload].map(|it| ("resourcebindings", it));
-    let bench = bench(works.into_iter().chain(bindings)).await;
+    let bench = copied(&service, [workload], []).await;
     pass(60).await;
     assert_eq!(written(&bench, "service"), []);
 }
@@ -548,9 +551,7 @@ async fn what_a_policy_placed_stays_beside_its_workload_when_the_policy_is_delet
     workload["spec"]["clusters"] = json!([{"name": "m1"}]);
     service["spec"]["clusters"] = json!([{"name": "m1"}, {"name": "m2"}]);
     service["metadata"]["generation"] = json!(1);
-    let works = ["m1", "m2"].map(|cluster| ("works", work_of(&service, cluster)));
-    let bindings = [service.clone(), workload.clone()].map(|it| ("resourcebindings", it));
-    let bench = bench(works.into_iter().chain(bindings)).await;
+    let bench = copied(&service, [workload.clone()], []).await;
     for binding in [&mut service, &mut workload] {
         let labels = binding["metadata"]["labels"].as_object_mut().unwrap();
         labels.remove(PROPAGATION_POLICY_ID);
@@ -574,10 +575,7 @@ async fn what_a_workload_depends_on_leaves_a_cluster_after_it() {
     secret["spec"]["placement"] = Value::Null;
     let workload = moved("workload", "apps/v1", "Deployment");
     let leaving = deleting(work_of(&workload, "m1"));
-    let works = ["m1", "m2"].map(|cluster| ("works", work_of(&secret, cluster)));
-    let bindings = [secret.clone(), workload].map(|it| ("resourcebindings", it));
-    let objects = works.into_iter().chain(bindings);
-    let bench = bench(objects.chain([("works", leaving)])).await;
+    let bench = copied(&secret, [workload], [leaving]).await;
     pass(10).await;
     assert_eq!(written(&bench, "secret"), []);
     bench.api.delete("works", "karmada-es-m1", "workload");
@@ -599,10 +597,7 @@ async fn what_a_copy_of_a_policy_places_waits_for_no_workload_of_the_original() 
         let workload = of("original", moved("workload", "apps/v1", "Deployment"));
         let mut leaving = deleting(work_of(&workload, "m1"));
         leaving["metadata"]["finalizers"] = json!(["karmada.io/execution-controller"]);
-        let works = ["m1", "m2"].map(|cluster| ("works", work_of(&service, cluster)));
-        let bindings = [service.clone(), workload].map(|it| ("resourcebindings", it));
-        let objects = works.into_iter().chain(bindings);
-        let bench = bench(objects.chain([("works", leaving)])).await;
+        let bench = copied(&service, [workload], [leaving]).await;
         pass(10).await;
         let deleted = written(&bench, "service");
         let is_deleted = deleted.contains(&(Method::DELETE, Value::Null));
@@ -721,12 +716,8 @@ async fn a_list_that_lacks_a_workload_takes_nothing_away_from_beside_it() {
     workload["metadata"]["finalizers"] = json!(["karmada.io/binding-controller"]);
     service["spec"]["clusters"] = json!([{"name": "m1"}, {"name": "m2"}]);
     service["metadata"]["generation"] = json!(1);
-    let works = ["m1", "m2"].map(|cluster| ("works", work_of(&service, cluster)));
-    let works = works
-        .into_iter()
-        .chain([("works", work_of(&workload, "m1"))]);
-    let bindings = [service.clone(), workload].map(|it| ("resourcebindings", it));
-    let bench = bench(works.chain(bindings)).await;
+    let other = work_of(&workload, "m1");
+    let bench = copied(&service, [workload], [other]).await;
     bench.api.hide("resourcebindings", "shop", "workload");
     pass(60).await;
     let held = bench.binding("workload");

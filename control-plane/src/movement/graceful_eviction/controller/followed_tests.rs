@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::*;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::lookups::Overridden;
-use crate::fleet::testing::{Bench, binding, cluster, only_condition, pass, work};
+use crate::fleet::testing::{Bench, binding, cluster, deployment, only_condition, pass, work};
 
 #[tokio::test(start_paused = true)]
 async fn bindings_with_tasks_are_reconciled_when_something_around_them_changes() {
@@ -74,16 +74,16 @@ async fn how_an_eviction_ended_is_reported_of_the_binding_and_of_its_template() 
     assert_eq!(reported, expected.collect::<Vec<_>>());
 }
 
-/// Starts the controller over an API that has these objects.
-async fn started<'a>(objects: impl IntoIterator<Item = (&'a str, Value)>) -> Bench {
-    begun(Bench::new(objects)).await
+/// Starts the controller over an API that has these objects, and lets time pass.
+async fn started<'a>(objects: impl IntoIterator<Item = (&'a str, Value)>, seconds: u64) -> Bench {
+    begun(Bench::new(objects), seconds).await
 }
 
-/// Starts the controller.
-async fn begun(mut bench: Bench) -> Bench {
+/// Starts the controller, and lets time pass.
+async fn begun(mut bench: Bench, seconds: u64) -> Bench {
     let pace = Pace::of(&bench.fleet.settings);
-    start(&bench.fleet, &pace, &mut bench.tasks);
-    bench.follow().await;
+    let start = |fleet: &Arc<Fleet>, tasks: &mut Tasks| start(fleet, &pace, tasks);
+    bench.run(start, seconds).await;
     bench
 }
 
@@ -117,8 +117,8 @@ fn leaving(scheduler: &str, clusters: &Value) -> Value {
 #[tokio::test(start_paused = true)]
 async fn an_old_copy_goes_as_soon_as_the_work_of_the_new_one_says_that_it_is_healthy() {
     let targets = json!([{"name": "m2", "replicas": 2}]);
-    let bench = started(beside(leaving("", &targets), work("m2", "Unhealthy"))).await;
-    pass(30).await;
+    let ill = work("m2", "Unhealthy");
+    let bench = started(beside(leaving("", &targets), ill), 30).await;
     assert_eq!(bench.api.writes(), []);
     bench.api.put("works", work("m2", "Healthy"));
     pass(1).await;
@@ -144,16 +144,15 @@ async fn a_dead_target_that_a_person_removes_takes_the_place_of_no_living_copy()
         binding["spec"]["replicas"] = json!(4);
         let reports = ["m2", "m3"].map(|it| json!({"clusterName": it, "health": "Healthy"}));
         binding["status"]["aggregatedStatus"] = json!(reports);
-        let bench = started([
+        let objects = [
             ("clusters", cluster("m1")),
             ("clusters", target),
             ("clusters", cluster("m3")),
             ("resourcebindings", binding),
             ("works", work("m2", "Healthy")),
             ("works", work("m3", "Healthy")),
-        ])
-        .await;
-        pass(60).await;
+        ];
+        let bench = started(objects, 60).await;
         let stays = bench.api.writes().is_empty();
         assert_eq!(stays, is_lost, "what m2 reported last does not count");
     }
@@ -201,8 +200,8 @@ async fn time_ends_no_task_while_a_target_that_lives_is_still_to_get_its_copy() 
         binding["spec"]["suspension"] = suspension.clone();
         let objects = beside(binding, work("m2", "Healthy")).into_iter();
         let objects = objects.chain([("clusters", target.clone())]);
-        let bench = started(objects.chain(made.map(|it| ("works", it.clone())))).await;
-        pass(10).await;
+        let objects = objects.chain(made.map(|it| ("works", it.clone())));
+        let bench = started(objects, 10).await;
         assert_eq!(has_ended(&bench), goes, "{what}");
         // It is not waited for any more once its agent says that it cannot read its Works.
         bench.api.put("clusters", deaf.clone());
@@ -218,8 +217,7 @@ async fn time_ends_no_task_before_another_scheduler_has_placed_what_was_left() {
         binding["spec"]["gracefulEvictionTasks"][0]["gracePeriodSeconds"] = json!(60);
         binding["status"]["schedulerObservedGeneration"] = json!(observed);
         // It had its copy before.
-        let bench = started(beside(binding, work("m2", "Unhealthy"))).await;
-        pass(10).await;
+        let bench = started(beside(binding, work("m2", "Unhealthy")), 10).await;
         assert_eq!(has_ended(&bench), goes, "{scheduler} {observed}");
     }
 }
@@ -252,8 +250,7 @@ async fn a_health_rule_that_a_user_adds_meanwhile_does_not_vouch_for_what_was_sa
     }});
     kind(&mut rule["spec"]["target"]);
     let rule = ("resourceinterpretercustomizations", rule);
-    let bench = started(beside(binding, work).into_iter().chain([rule])).await;
-    pass(200).await;
+    let bench = started(beside(binding, work).into_iter().chain([rule]), 200).await;
     let (api_version, hook) = ("example.com/v1", Operation::InterpretHealth);
     let has_rule = bench.fleet.interpreters.has(api_version, "Training", hook);
     assert!(has_rule, "the rule of the user is known");
@@ -276,8 +273,8 @@ async fn a_workload_of_another_scheduler_that_runs_nowhere_is_put_back_in_its_cl
         let task = &mut binding["spec"]["gracefulEvictionTasks"][0];
         task["reason"] = json!(reason);
         task["creationTimestamp"] = json!(muster_shared::clock::calendar());
-        let bench = started([("clusters", cluster("m1")), ("resourcebindings", binding)]).await;
-        pass(10).await;
+        let objects = [("clusters", cluster("m1")), ("resourcebindings", binding)];
+        let bench = started(objects, 10).await;
         let writes = bench.api.writes();
         let clusters: Vec<_> = writes.iter().map(|it| &it.2["spec"]["clusters"]).collect();
         assert_eq!(clusters, Vec::from_iter(&expected), "{scheduler} {reason}");
@@ -287,13 +284,12 @@ async fn a_workload_of_another_scheduler_that_runs_nowhere_is_put_back_in_its_cl
 #[tokio::test(start_paused = true)]
 async fn an_old_copy_goes_when_a_cluster_comes_into_sight_that_a_short_list_had_left_out() {
     let targets = json!([{"name": "m2", "replicas": 2}]);
-    let bench = started([
+    let objects = [
         ("clusters", cluster("m1")),
         ("resourcebindings", leaving("", &targets)),
         ("works", work("m2", "Healthy")),
-    ])
-    .await;
-    pass(30).await;
+    ];
+    let bench = started(objects, 30).await;
     assert_eq!(bench.api.writes(), []);
     bench.api.put("clusters", cluster("m2"));
     pass(1).await;
@@ -306,8 +302,7 @@ async fn whether_members_scale_is_asked_again_where_a_list_had_left_the_template
     let binding = leaving("", &json!([{"name": "m2", "replicas": 3}]));
     let bench = Bench::new(beside(binding, work("m2", "Healthy")));
     bench.api.serve_deployments();
-    let bench = begun(bench).await;
-    pass(30).await;
+    let bench = begun(bench, 30).await;
     assert_eq!(bench.api.writes(), []);
     let labels = json!({ muster_shared::names::label::RETAIN_REPLICAS: "true" });
     let template = json!({
@@ -339,18 +334,13 @@ async fn an_old_copy_goes_where_the_new_one_runs_all_that_an_override_leaves_of_
     ] {
         let mut binding = leaving("", &json!([{"name": "m2", "replicas": 4}]));
         binding["spec"]["replicas"] = json!(4);
-        let template = json!({
-            "apiVersion": "apps/v1", "kind": "Deployment",
-            "metadata": {"namespace": "shop", "name": "web"}, "spec": {"replicas": 4},
-        });
         let mut work = work("m2", "Healthy");
         work["status"]["manifestStatuses"][0]["status"] = status.clone();
-        let template = ("deployments", template);
+        let template = ("deployments", deployment(4));
         let bench = Bench::new(beside(binding, work).into_iter().chain([template]));
         bench.api.serve_deployments();
         bench.fleet.override_lookup.answer(move |_, _| Ok(made));
-        let bench = begun(bench).await;
-        pass(30).await;
+        let bench = begun(bench, 30).await;
         let writes = bench.api.writes();
         let left = writes
             .iter()
@@ -460,9 +450,7 @@ fn has_ended(bench: &Bench) -> bool {
 async fn with_jobs(objects: impl IntoIterator<Item = (&'static str, Value)>) -> Bench {
     let bench = Bench::new(objects);
     bench.api.serve("/apis/batch/v1", "batch/v1", "jobs", "Job");
-    let bench = begun(bench).await;
-    pass(60).await;
-    bench
+    begun(bench, 60).await
 }
 
 #[tokio::test(start_paused = true)]
@@ -489,23 +477,25 @@ async fn the_old_copy_of_a_divided_job_stays_while_a_list_lacks_its_template() {
 #[tokio::test(start_paused = true)]
 async fn the_task_of_a_job_that_has_failed_ends_although_nobody_takes_its_completions_over() {
     let failed = json!({"conditions": [{"type": "Failed", "status": "True"}]});
-    let objects = job_without_a_refuge(&failed).into_iter();
-    let bench = with_jobs(objects.chain([("jobs", job(Some("Failed")))])).await;
-    assert!(has_ended(&bench), "a drain would wait for ever");
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_task_of_a_job_that_has_failed_ends_also_where_the_target_has_failed() {
-    let failed = json!({"conditions": [{"type": "Failed", "status": "True"}]});
-    let mut objects = job_without_a_refuge(&failed);
-    let [_, _, _, (_, work), (_, binding)] = &mut objects;
-    work["status"]["manifestStatuses"][0]["status"] = failed.clone();
-    work["status"]["manifestStatuses"][0]["health"] = json!("Unhealthy");
-    binding["status"]["aggregatedStatus"][1]["status"] = failed.clone();
-    binding["status"]["aggregatedStatus"][1]["health"] = json!("Unhealthy");
-    let objects = objects.into_iter().chain([("jobs", job(Some("Failed")))]);
-    let bench = with_jobs(objects).await;
-    assert!(has_ended(&bench), "nothing of it runs any more, anywhere");
+    // A drain would wait for ever; where the target has failed as well, nothing runs any more.
+    for has_failed_there in [false, true] {
+        let mut objects = job_without_a_refuge(&failed);
+        if has_failed_there {
+            let [_, _, _, (_, work), (_, binding)] = &mut objects;
+            let made = &mut work["status"]["manifestStatuses"][0];
+            let said = &mut binding["status"]["aggregatedStatus"][1];
+            for report in [made, said] {
+                report["status"] = failed.clone();
+                report["health"] = json!("Unhealthy");
+            }
+        }
+        let objects = objects.into_iter().chain([("jobs", job(Some("Failed")))]);
+        let bench = with_jobs(objects).await;
+        assert!(
+            has_ended(&bench),
+            "in the target as well: {has_failed_there}"
+        );
+    }
 }
 
 #[tokio::test(start_paused = true)]
