@@ -86,6 +86,14 @@ pub(in crate::scheduler) fn leaving(
     spec
 }
 
+/// Returns the options that keep clusters to which no replicas are given.
+pub(in crate::scheduler) fn keeping_empty() -> Options {
+    Options {
+        keep_empty: true,
+        ..Options::default()
+    }
+}
+
 /// Returns the decision with default options and nothing in the status.
 pub(in crate::scheduler) fn decide(
     spec: &ResourceBindingSpec,

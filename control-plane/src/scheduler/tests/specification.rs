@@ -5,8 +5,8 @@ use muster_shared::api::policy::PurgeMode;
 use serde_json::{Value, json};
 
 use super::fixtures::{
-    aggregated, cluster, config_map, decide_with, deployment, dynamic, leaving, outcome, placed,
-    snapshot, static_weights, tainted, text,
+    aggregated, cluster, config_map, decide_with, deployment, dynamic, keeping_empty, leaving,
+    outcome, placed, snapshot, static_weights, tainted, text,
 };
 use crate::fleet::testing::only_condition;
 use crate::scheduler::core::explain::explain;
@@ -611,10 +611,7 @@ fn a_copy_that_gives_all_its_replicas_away_does_not_stay_with_a_share_of_zero() 
         ("it was not there", &[m2], "m1:0 m2:2"),
     ] {
         let spec = placed(deployment(2, &weights), held);
-        let options = Options {
-            keep_empty: true,
-            ..Options::default()
-        };
+        let options = keeping_empty();
         let clusters = [cluster("m1", 10), cluster("m2", 10)];
         let decided = decide_with(&spec, &clusters, &options);
         assert_eq!(text(decided), expected, "{what}");
@@ -649,10 +646,7 @@ fn what_an_old_copy_uses_is_room_for_the_workload_where_it_is_placed_again() {
 #[test]
 fn an_old_copy_that_waits_for_others_is_given_no_share_of_zero() {
     let clusters = ["m1", "m2", "m3"].map(|name| cluster(name, 10));
-    let options = Options {
-        keep_empty: true,
-        ..Options::default()
-    };
+    let options = keeping_empty();
     let here = placed(deployment(2, &aggregated()), &[("m1", 2), ("m2", 2)]);
     let mut again = leaving(here.clone(), "m1", TAINT_UNTOLERATED);
     again.clusters.clone_from(&here.clusters);
@@ -672,10 +666,7 @@ fn an_old_copy_that_waits_for_others_is_given_no_share_of_zero() {
 
 #[test]
 fn a_job_has_no_share_of_zero_in_which_it_would_be_complete_at_once() {
-    let options = Options {
-        keep_empty: true,
-        ..Options::default()
-    };
+    let options = keeping_empty();
     let options = options.with_plugins(&"*,-APIEnablement".parse().unwrap());
     let options = options.unwrap();
     let clusters = [cluster("m1", 10), cluster("m2", 10)];

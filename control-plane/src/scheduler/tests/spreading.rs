@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use super::fixtures::{
-    cluster, config_map, decide_with, deployment, dynamic, leaving, outcome, placed, text,
+    cluster, config_map, decide_with, deployment, dynamic, keeping_empty, leaving, outcome, placed,
+    text,
 };
 use crate::scheduler::core::Options;
 
@@ -116,10 +117,7 @@ fn what_is_placed_stays_in_its_regions_until_it_lacks_room() {
     shares["spreadConstraints"] = constraints;
     let divided = |replicas, held: &[(&str, i32)]| placed(deployment(replicas, &shares), held);
     // Chosen clusters are reported, those without replicas, too.
-    let options = Options {
-        keep_empty: true,
-        ..Options::default()
-    };
+    let options = keeping_empty();
     let two = [("a1", 2), ("b1", 2)];
     let larger = placed(copies.clone(), &[("b1", 0), ("b2", 0)]);
     let (all, some) = (divided(4, &two), divided(7, &two));

@@ -50,72 +50,37 @@ fn a_note_names_cluster_taint_and_rule() {
 
 #[test]
 fn each_reason_is_that_of_a_wait_of_a_hindrance_or_of_what_stays() {
-    let (cause, why) = (|| "taint x:NoExecute".to_owned(), || "full".to_owned());
-    let until = Timestamp::UNIX_EPOCH;
-    let (waiting, stranded) = (&WAITING[..], &STRANDED[..]);
-    for (all, state) in [
-        (
-            waiting,
-            EvictionState::Tolerated {
-                cause: cause(),
-                until,
-            },
-        ),
-        (waiting, EvictionState::Queued { cause: cause() }),
-        (waiting, EvictionState::Stopped { cause: cause() }),
-        (
-            waiting,
-            EvictionState::Paused {
-                cause: cause(),
-                why: why(),
-            },
-        ),
-        (
-            waiting,
-            EvictionState::Unread {
-                cause: cause(),
-                why: why(),
-            },
-        ),
-        (
-            waiting,
-            EvictionState::Fencing {
-                cause: cause(),
-                why: why(),
-            },
-        ),
-        (
-            stranded,
-            EvictionState::Unfenced {
-                cause: cause(),
-                why: why(),
-            },
-        ),
-        (
-            stranded,
-            EvictionState::Nowhere {
-                cause: cause(),
-                why: why(),
-            },
-        ),
-        (
-            stranded,
-            EvictionState::Unpreserved {
-                cause: cause(),
-                why: why(),
-            },
-        ),
-        // The next attempt may succeed; what it needs is not known.
-        (
-            &["EvictWorkloadFromClusterFailed"],
-            EvictionState::Failed { why: why() },
-        ),
+    let (cause, until) = (|| "taint x:NoExecute".to_owned(), Timestamp::UNIX_EPOCH);
+    let waits = vec![
+        EvictionState::Tolerated {
+            cause: cause(),
+            until,
+        },
+        EvictionState::Queued { cause: cause() },
+        EvictionState::Stopped { cause: cause() },
+        of(|cause, why| EvictionState::Paused { cause, why }),
+        of(|cause, why| EvictionState::Unread { cause, why }),
+        of(|cause, why| EvictionState::Fencing { cause, why }),
+    ];
+    let hindered = vec![
+        of(|cause, why| EvictionState::Unfenced { cause, why }),
+        of(|cause, why| EvictionState::Nowhere { cause, why }),
+        of(|cause, why| EvictionState::Unpreserved { cause, why }),
+    ];
+    // The next attempt may succeed; what it needs is not known.
+    let failed = vec![EvictionState::Failed { why: "full".into() }];
+    for (all, states) in [
+        (&WAITING[..], waits),
+        (&STRANDED[..], hindered),
+        (&["EvictWorkloadFromClusterFailed"], failed),
     ] {
-        let note = note("m1", state);
-        assert!(
-            note.is_pending() && all.contains(&note.reason()),
-            "{note:?}"
-        );
+        for state in states {
+            let note = note("m1", state);
+            assert!(
+                note.is_pending() && all.contains(&note.reason()),
+                "{note:?}"
+            );
+        }
     }
     for rule in [
         Stay::SwitchedOff,
@@ -142,9 +107,14 @@ fn note(cluster: &str, state: EvictionState) -> Note {
     }
 }
 
+/// Returns a state with a cause and a reason.
+fn of(state: impl FnOnce(String, String) -> EvictionState) -> EvictionState {
+    state("taint x:NoExecute".to_owned(), "full".to_owned())
+}
+
 fn nowhere(cluster: &str) -> Note {
-    let (cause, why) = ("taint x:NoExecute".into(), "full".into());
-    note(cluster, EvictionState::Nowhere { cause, why })
+    let state = of(|cause, why| EvictionState::Nowhere { cause, why });
+    note(cluster, state)
 }
 
 fn stays(cluster: &str, rule: Stay, since: Option<i64>) -> Note {
@@ -332,7 +302,6 @@ fn that_nothing_is_to_be_left_is_reported_only_where_something_was() {
 
 fn pending() -> [EvictionState; 8] {
     let cause = || "taint x:NoExecute".to_owned();
-    let why = || "full".to_owned();
     // From what passes by itself to what needs somebody.
     [
         EvictionState::Tolerated {
@@ -340,24 +309,12 @@ fn pending() -> [EvictionState; 8] {
             until: at(9),
         },
         EvictionState::Queued { cause: cause() },
-        EvictionState::Fencing {
-            cause: cause(),
-            why: why(),
-        },
+        of(|cause, why| EvictionState::Fencing { cause, why }),
         EvictionState::Stopped { cause: cause() },
-        EvictionState::Unfenced {
-            cause: cause(),
-            why: why(),
-        },
-        EvictionState::Unpreserved {
-            cause: cause(),
-            why: why(),
-        },
-        EvictionState::Nowhere {
-            cause: cause(),
-            why: why(),
-        },
-        EvictionState::Failed { why: why() },
+        of(|cause, why| EvictionState::Unfenced { cause, why }),
+        of(|cause, why| EvictionState::Unpreserved { cause, why }),
+        of(|cause, why| EvictionState::Nowhere { cause, why }),
+        EvictionState::Failed { why: "full".into() },
     ]
 }
 

@@ -119,6 +119,13 @@ fn new(objects: impl IntoIterator<Item = Failover>, now: i64) -> Ledger {
     Ledger::new(LIMITS, objects, at(now))
 }
 
+/// Returns a ledger that sees `m1` as silent, with the time of its last sign of life.
+fn lost(since: i64, heard: Option<Timestamp>, now: i64) -> Ledger {
+    let mut ledger = new([], 0);
+    ledger.cluster(&silent("m1", since), heard, at(now));
+    ledger
+}
+
 fn show_all(ledger: &mut Ledger, all: &[Observed], now: i64) {
     for observed in all {
         show(ledger, observed, now);
@@ -153,8 +160,7 @@ fn second(time: Option<&muster_shared::k8s::Time>) -> Option<i64> {
 
 #[test]
 fn a_lost_cluster_has_a_record_with_the_whole_story() {
-    let mut ledger = new([], 0);
-    ledger.cluster(&silent("m1", 40), Some(at(10)), at(40));
+    let mut ledger = lost(40, Some(at(10)), 40);
     let tainted = tainted(("Unknown", 40), "failed", "PreferNoExecute", 45);
     ledger.cluster(&tainted, Some(at(10)), at(45));
     ledger.affects(
@@ -212,8 +218,7 @@ fn a_lost_cluster_has_a_record_with_the_whole_story() {
 
 #[test]
 fn a_move_keeps_the_time_at_which_it_was_first_seen_to_be_applied() {
-    let mut ledger = new([], 0);
-    ledger.cluster(&silent("m1", 40), Some(at(10)), at(40));
+    let mut ledger = lost(40, Some(at(10)), 40);
     show(&mut ledger, &moved("a", "m1", "m2", 50), 50);
     show(&mut ledger, &applied(moved("a", "m1", "m2", 50)), 53);
     // The report comes and goes.
@@ -242,8 +247,7 @@ fn a_move_keeps_the_time_at_which_it_was_first_seen_to_be_applied() {
 
 #[test]
 fn a_workload_that_a_short_list_leaves_out_is_followed_again_when_it_is_back() {
-    let mut ledger = new([], 0);
-    ledger.cluster(&silent("m1", 10), None, at(20));
+    let mut ledger = lost(10, None, 20);
     show(&mut ledger, &moved("web", "m1", "m2", 60), 60);
     ledger.binding_gone(&key("web"));
     let record = one(&mut ledger, 63).status.unwrap();
@@ -334,8 +338,7 @@ fn load(ledger: &mut Ledger, cluster: &Cluster, all: &[Observed], now: i64) {
 
 #[test]
 fn more_than_the_lists_hold_is_counted_once_whoever_counts() {
-    let mut ledger = new([], 0);
-    ledger.cluster(&silent("m1", 40), Some(at(10)), at(40));
+    let mut ledger = lost(40, Some(at(10)), 40);
     let names: Vec<String> = (0..10).map(|n| format!("w{n}")).collect();
     for name in &names {
         show(&mut ledger, &healthy(moved(name, "m1", "m2", 50)), 60);
@@ -371,8 +374,7 @@ fn more_than_the_lists_hold_is_counted_once_whoever_counts() {
 
 #[test]
 fn a_fleet_at_rest_writes_nothing_nor_does_the_next_process() {
-    let mut ledger = new([], 0);
-    ledger.cluster(&silent("m1", 40), Some(at(10)), at(40));
+    let mut ledger = lost(40, Some(at(10)), 40);
     let all = [
         healthy(moved("a", "m1", "m2", 50)),
         moved("b", "m1", "m2", 51),
@@ -546,8 +548,7 @@ fn a_record_that_another_process_made_meanwhile_is_taken_over_and_its_moves_coun
 #[test]
 fn of_two_records_of_one_outage_the_earlier_one_ends() {
     let begun = |since: i64| {
-        let mut ledger = new([], 0);
-        ledger.cluster(&silent("m1", since), None, at(since));
+        let mut ledger = lost(since, None, since);
         one(&mut ledger, since)
     };
     let (earlier, later) = (begun(40), begun(42));
@@ -569,8 +570,7 @@ fn of_two_records_of_one_outage_the_earlier_one_ends() {
 
 #[test]
 fn a_record_that_is_deleted_by_hand_comes_again_while_the_failover_goes_on() {
-    let mut ledger = new([], 0);
-    ledger.cluster(&silent("m1", 40), None, at(40));
+    let mut ledger = lost(40, None, 40);
     show(&mut ledger, &moved("a", "m1", "m2", 50), 50);
     let record = one(&mut ledger, 50);
     ledger.deleted(&record.name_any(), at(55));
@@ -585,8 +585,7 @@ fn a_record_that_is_deleted_by_hand_comes_again_while_the_failover_goes_on() {
 
 #[test]
 fn a_storm_of_ten_thousand_moves_is_one_record_of_bounded_size() {
-    let mut ledger = new([], 0);
-    ledger.cluster(&silent("m1", 40), None, at(40));
+    let mut ledger = lost(40, None, 40);
     for n in 0..10_000 {
         let observed = moved(
             &format!("w{n}"),
@@ -613,8 +612,7 @@ fn a_storm_of_ten_thousand_moves_is_one_record_of_bounded_size() {
 fn moves_for_a_taint_of_a_person_soon_after_an_outage_are_not_counted_with_the_outage() {
     let tainted = tainted(("True", 30), "maintenance", "PreferNoExecute", 70);
     let found = |_: &str| trouble(&tainted, None, at(80));
-    let mut ledger = new([], 0);
-    ledger.cluster(&silent("m1", 5), None, at(10));
+    let mut ledger = lost(5, None, 10);
     show(&mut ledger, &moved("a", "m1", "m2", 12), 12);
     ledger.cluster(&well("m1", 30), None, at(30));
     // Known late.
@@ -774,8 +772,7 @@ fn a_taint_that_comes_back_ten_times_and_keeps_a_workload_is_one_record_whoever_
 #[test]
 fn a_drain_by_a_clock_that_is_behind_is_one_record_whoever_restarts() {
     let drained = tainted(("True", 130), DRAIN, "NoExecute", 0);
-    let mut ledger = new([], 0);
-    ledger.cluster(&silent("m1", 100), None, at(101));
+    let mut ledger = lost(100, None, 101);
     show(&mut ledger, &moved("a", "m1", "m2", 102), 102);
     ledger.cluster(&well("m1", 130), None, at(130));
     ledger.cluster(&drained, None, at(140));
@@ -794,8 +791,7 @@ fn a_drain_by_a_clock_that_is_behind_is_one_record_whoever_restarts() {
 #[test]
 fn a_record_that_a_clock_behind_dates_before_one_that_ended_goes_on_whoever_restarts() {
     let drained = tainted(("True", 130), DRAIN, "NoExecute", 10);
-    let mut ledger = new([], 0);
-    ledger.cluster(&silent("m1", 100), None, at(101));
+    let mut ledger = lost(100, None, 101);
     ledger.cluster(&well("m1", 130), None, at(130));
     write(&mut ledger, 131);
     ledger.cluster(&drained, None, at(11));
@@ -824,8 +820,7 @@ fn a_record_that_a_clock_behind_dates_before_one_that_ended_goes_on_whoever_rest
 #[test]
 fn a_record_that_was_read_without_its_cause_gets_it_later_or_says_that_nobody_wrote_it() {
     for is_written in [true, false] {
-        let mut begun = new([], 0);
-        begun.cluster(&silent("m1", 40), Some(at(10)), at(40));
+        let mut begun = lost(40, Some(at(10)), 40);
         let whole = one(&mut begun, 40);
         let bare = Failover {
             status: None,

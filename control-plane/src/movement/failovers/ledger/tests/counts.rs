@@ -6,8 +6,7 @@ use crate::movement::failovers::episode::add_all;
 
 #[test]
 fn what_left_and_what_is_still_there_is_affected_and_nothing_twice() {
-    let mut ledger = new([], 0);
-    ledger.cluster(&silent("m1", 0), None, at(10));
+    let mut ledger = lost(0, None, 10);
     show(&mut ledger, &moved("a", "m1", "m2", 20), 20);
     show(&mut ledger, &moved("b", "m1", "m2", 21), 21);
     let affected = |ledger: &mut Ledger| {
@@ -26,8 +25,7 @@ fn what_left_and_what_is_still_there_is_affected_and_nothing_twice() {
 
 #[test]
 fn a_workload_that_moves_again_when_the_cause_returns_counts_once_whoever_counts() {
-    let mut ledger = new([], 0);
-    ledger.cluster(&silent("m1", 0), None, at(10));
+    let mut ledger = lost(0, None, 10);
     show(&mut ledger, &healthy(moved("a", "m1", "m2", 20)), 25);
     show(&mut ledger, &healthy(moved("b", "m1", "m2", 21)), 26);
     ledger.cluster(&well("m1", 40), None, at(40));
@@ -69,8 +67,7 @@ fn a_relapse_keeps_the_cause_of_a_failover_that_moved_or_stranded_something() {
             5,
         ),
     ] {
-        let mut ledger = new([], 0);
-        ledger.cluster(&silent("m1", 5), Some(at(0)), at(10));
+        let mut ledger = lost(5, Some(at(0)), 10);
         if let Some(observed) = &observed {
             show(&mut ledger, observed, 20);
         }
@@ -92,8 +89,7 @@ fn a_relapse_keeps_the_cause_of_a_failover_that_moved_or_stranded_something() {
 #[test]
 fn a_cluster_recovered_when_it_says_so_if_that_can_be() {
     for (since, expected) in [(30, 30), (40, 40), (50, 40), (10, 40), (5, 40)] {
-        let mut ledger = new([], 0);
-        ledger.cluster(&silent("m1", 10), None, at(20));
+        let mut ledger = lost(10, None, 20);
         write(&mut ledger, 20);
         ledger.cluster(&well("m1", since), None, at(40));
         let status = one(&mut ledger, 45).status.unwrap();
@@ -104,8 +100,7 @@ fn a_cluster_recovered_when_it_says_so_if_that_can_be() {
 
 #[test]
 fn reasons_are_reported_with_the_number_of_workloads_that_each_keeps() {
-    let mut ledger = new([], 0);
-    ledger.cluster(&silent("m1", 0), None, at(10));
+    let mut ledger = lost(0, None, 10);
     for (name, reason) in [("a", "Full"), ("b", "Full"), ("c", "Stopped")] {
         show(&mut ledger, &stranded(name, "m1", reason), 20);
     }
@@ -138,8 +133,7 @@ fn a_list_of_causes_has_each_once_and_an_end() {
 
 #[test]
 fn a_workload_that_the_threshold_or_a_pause_holds_is_held_and_not_stranded() {
-    let mut ledger = new([], 0);
-    ledger.cluster(&silent("m1", 0), None, at(10));
+    let mut ledger = lost(0, None, 10);
     for (name, reason) in [
         ("a", "StoppedByThreshold"),
         ("b", "Paused"),
@@ -171,8 +165,7 @@ fn a_workload_that_the_threshold_or_a_pause_holds_is_held_and_not_stranded() {
 
 #[test]
 fn a_record_is_counted_anew_when_a_workload_is_placed_in_its_cluster_while_that_fails() {
-    let mut ledger = new([], 0);
-    ledger.cluster(&silent("m1", 0), None, at(10));
+    let mut ledger = lost(0, None, 10);
     write(&mut ledger, 20);
     ledger.take_dirty();
     // The cache lacked it when the record was written.
@@ -199,8 +192,7 @@ fn copies_that_their_policies_stop_in_a_silent_cluster_are_reported_once_they_st
         ("back before", after, 59, None),
         ("no policy asks for it", None, 61, None),
     ] {
-        let mut ledger = new([], 0);
-        ledger.cluster(&silent("m1", 40), Some(at(0)), at(40));
+        let mut ledger = lost(40, Some(at(0)), 40);
         let name = ledger.episodes.keys().next().unwrap().clone();
         let left = ledger.affects(&name, &[key("a")], fenced, at(41));
         assert_eq!(
@@ -240,8 +232,7 @@ fn a_failover_ends_without_what_is_not_to_come() {
         ("it is scaled to zero", alone(true), (true, false, true)),
     ] {
         let has_copy = |_: &str| !observed.leaving.is_empty();
-        let mut ledger = new([], 0);
-        ledger.cluster(&silent("m1", 0), None, at(10));
+        let mut ledger = lost(0, None, 10);
         ledger.binding(&moved(), &|_| true, &|_| None, at(20));
         ledger.binding(&observed, &has_copy, &|_| None, at(25));
         ledger.cluster(&well("m1", 40), None, at(40));
