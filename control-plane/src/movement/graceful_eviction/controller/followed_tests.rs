@@ -131,6 +131,23 @@ async fn an_old_copy_goes_as_soon_as_the_work_of_the_new_one_says_that_it_is_hea
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_old_copy_stays_for_a_pause_that_the_watch_has_not_shown() {
+    let targets = json!([{"name": "m2", "replicas": 2}]);
+    let ill = work("m2", "Unhealthy");
+    let bench = started(beside(leaving("", &targets), ill), 10).await;
+    let mut paused = cluster("m1");
+    paused["metadata"]["annotations"] = json!({"failover.muster.io/paused": "x"});
+    bench.api.put_unreported("clusters", paused.clone());
+    bench.api.put("works", work("m2", "Healthy"));
+    pass(30).await;
+    assert!(!has_ended(&bench));
+    paused["metadata"]["annotations"] = json!({});
+    bench.api.put("clusters", paused);
+    pass(1).await;
+    assert!(has_ended(&bench));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_dead_target_that_a_person_removes_takes_the_place_of_no_living_copy() {
     for is_lost in [false, true] {
         let targets = json!([{"name": "m2", "replicas": 2}, {"name": "m3", "replicas": 2}]);
